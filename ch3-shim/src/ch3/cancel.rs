@@ -2,7 +2,7 @@
 
 use netmod_core::{Netmod, Outcome, PacketFault, ReqId, VcId, VcLife};
 
-use super::{Answer, Ch3, DevIo, MpiReq, Role};
+use super::{Answer, Body, Ch3, DevIo, MpiReq, Role};
 use crate::pkt::Packet;
 use crate::tagmatch::Envelope;
 
@@ -14,7 +14,7 @@ impl Ch3 {
             return;
         }
         let vc = io.core.reqs.get(req).and_then(|r| r.vc);
-        let Some(m) = self.side.get_mut(req) else {
+        let Some(m) = self.reqs.side.get_mut(req) else {
             // A plain eager send that is queued.
             self.cancel_eager(io, vc, req);
             return;
@@ -22,19 +22,18 @@ impl Ch3 {
         match m.role {
             Role::Recv => {
                 if let Some(key) = m.posted.take()
-                    && self.posted.cancel(key).is_some()
+                    && self.queues.posted.cancel(key).is_some()
                 {
-                    self.finish(io.core, req, Outcome::Cancelled);
+                    self.reqs.finish(io.core, req, Outcome::Cancelled);
                 }
             }
             Role::SelfSend => {
                 let env = m.env;
-                let key = self
-                    .unexpected
-                    .find_exact(&env, |u| matches!(u.body, super::recv::Body::Local(r) if r == req));
-                if let Some(msg) = key.and_then(|k| self.unexpected.remove(k)) {
+                let key =
+                    self.queues.unexpected.find_exact(&env, |u| matches!(u.body, Body::Local(r) if r == req));
+                if let Some(msg) = key.and_then(|k| self.queues.unexpected.remove(k)) {
                     self.discharge(io, &msg);
-                    self.finish(io.core, req, Outcome::Cancelled);
+                    self.reqs.finish(io.core, req, Outcome::Cancelled);
                 }
             }
             Role::Send => self.cancel_eager(io, vc, req),
@@ -50,7 +49,7 @@ impl Ch3 {
                 }
             }
             Role::Waiting { .. } => {
-                self.finish(io.core, req, Outcome::Cancelled);
+                self.reqs.finish(io.core, req, Outcome::Cancelled);
                 if let Some(vc) = vc {
                     if let Some(s) = self.vcs.get_mut(vc) {
                         s.flow.out.cancelled(|req| !io.core.is_finished(*req));
@@ -76,14 +75,14 @@ impl Ch3 {
             && io.netmod.cancel_send(io.core, vc, req)
         {
             let charge = io.core.reqs.get(req).map_or(0, |r| r.charge);
-            self.finish(io.core, req, Outcome::Cancelled);
+            self.reqs.finish(io.core, req, Outcome::Cancelled);
             self.refund(io, vc, charge);
         }
     }
 
     /// Whether the receiver still has the message among its unexpected ones, only it knows.
     fn ask_receiver(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
-        let Some(m) = self.side.get_mut(req) else { return };
+        let Some(m) = self.reqs.side.get_mut(req) else { return };
         if m.cancelling {
             return;
         }
@@ -101,18 +100,18 @@ impl Ch3 {
         env: Envelope,
     ) -> Result<(), PacketFault> {
         let env = self.check_envelope(vc, env)?;
-        let key = self.unexpected.find_exact(&env, |u| u.vc == Some(vc) && u.sreq == Some(sreq));
-        let msg = key.and_then(|k| self.unexpected.remove(k));
+        let key = self.queues.unexpected.find_exact(&env, |u| u.vc == Some(vc) && u.sreq == Some(sreq));
+        let msg = key.and_then(|k| self.queues.unexpected.remove(k));
         let ack = msg.is_some();
         if let Some(msg) = msg {
             self.discharge(io, &msg);
             match msg.body {
-                super::recv::Body::Whole(buf) => self.pool.give(buf),
-                super::recv::Body::Arriving(arriving) => {
+                Body::Whole(buf) => self.reqs.pool.give(buf),
+                Body::Arriving(arriving) => {
                     // The sender asks behind its own data, so nothing is arriving any more unless it
                     // breaks the protocol; what comes is then discarded.
                     io.core.abandon_recv(vc);
-                    self.free_arriving(io.core, arriving);
+                    self.reqs.free_arriving(io.core, arriving);
                 }
                 _ => {}
             }
@@ -131,7 +130,7 @@ impl Ch3 {
     ) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(sreq);
         let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc));
-        match self.side.get_mut(req) {
+        match self.reqs.side.get_mut(req) {
             Some(MpiReq { cancelling, role: Role::SyncSend { .. } | Role::RndvSend, .. })
                 if bound && *cancelling =>
             {
@@ -147,11 +146,11 @@ impl Ch3 {
             }
         }
         if ack && !io.core.is_finished(req) {
-            match self.side.get_mut(req).map(|m| &mut m.role) {
+            match self.reqs.side.get_mut(req).map(|m| &mut m.role) {
                 Some(Role::RndvSend) => return self.lmt_withdrawn(io, req),
                 // The netmod may still have to send its memory again to a peer that connects again.
                 Some(Role::SyncSend { sent: false, answer }) => *answer = Some(Answer::TakenBack),
-                _ => self.finish(io.core, req, Outcome::Cancelled),
+                _ => self.reqs.finish(io.core, req, Outcome::Cancelled),
             }
         }
         Ok(())
@@ -159,7 +158,8 @@ impl Ch3 {
 
     /// Whether a request is a send to another process.
     pub(crate) fn is_send(&self, req: ReqId) -> bool {
-        self.side
+        self.reqs
+            .side
             .get(req)
             .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend))
     }
@@ -189,6 +189,6 @@ impl Ch3 {
                 io.netmod.vc_abort(io.core, vc, why);
             }
         }
-        self.finish(io.core, req, Outcome::Cancelled);
+        self.reqs.finish(io.core, req, Outcome::Cancelled);
     }
 }

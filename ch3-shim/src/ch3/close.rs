@@ -6,6 +6,17 @@ use netmod_core::{PacketFault, VcError, VcErrorKind, VcId, VcLife};
 use super::{Ch3, DevIo, VcSide};
 use crate::pkt::Packet;
 
+/// The closes of this process's VCs.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    /// Closes that this side has begun and that have not ended.
+    pub ops: i32,
+    /// The device finalizes.
+    pub finalizing: bool,
+    /// VCs that a peer has connected since this process began to close its own.
+    pub latecomers: Vec<VcId>,
+}
+
 impl Ch3 {
     /// Takes a step: stores the state, then does what the table says. `why` is the cause, if the event is a
     /// loss.
@@ -21,7 +32,7 @@ impl Ch3 {
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
         let peer = v.peer;
-        self.close_ops += action.close_ops();
+        self.closing.ops += action.close_ops();
         if action.contains(Action::CLOSE_FINISHED)
             && let Some(s) = self.vcs.get_mut(vc)
         {

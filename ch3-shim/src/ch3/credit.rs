@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::Config;
+use netmod_core::{Config, ReqId};
 
 /// Bytes that an unexpected message is charged besides its payload: its place in the queue and in the
 /// queue's indices, with the slack of what grows by doubling.
@@ -73,6 +73,20 @@ impl Terms {
             Terms { window: u32::from_le_bytes([a, b, c, d]), slots: u32::from_le_bytes([e, f, g, h]) };
         let sane = (LEAST_WINDOW..=MOST).contains(&terms.window) && (1..=MOST / ENTRY).contains(&terms.slots);
         sane.then_some(terms)
+    }
+}
+
+/// Both directions of a VC.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub out: Outgoing<ReqId>,
+    pub inc: Incoming,
+}
+
+impl Flow {
+    /// Makes the state of a new VC.
+    pub(super) fn new(terms: Terms) -> Flow {
+        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms) }
     }
 }
 

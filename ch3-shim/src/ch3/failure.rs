@@ -1,107 +1,17 @@
 //! Failed processes: who they are and why, and what that means for the requests that need them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{Card, GroupId, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId, VcLife};
 
-use super::{Ch3, DevIo, Group, MpiReq, Role, Route, Unexpected};
+use super::routes::host_of;
+use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
 /// How long the connection of a rank that the process manager calls dead may still bring what it had sent.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// A process that this one can no longer reach.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Its name.
-    pub peer: PeerName,
-    /// Why; the text names its rank, its host if that is known, and what was seen.
-    pub cause: VcError,
-    /// Whether [`crate::Vci::ack_failures`] has reported it.
-    pub acknowledged: bool,
-}
-
-/// All failures of this process's peers that are known here, and not undone by a new connection.
-#[derive(Debug, Default)]
-pub(crate) struct Failures {
-    of: BTreeMap<PeerName, Failure>,
-    /// Of them, how many are not acknowledged.
-    news: usize,
-    /// Whether receives from any source are to be looked at.
-    alarm: bool,
-    /// Ranks that the process manager has named already.
-    told: BTreeSet<u32>,
-    /// VCs of ranks that the process manager has named, and when they are given up.
-    doomed: Vec<(Time, VcId)>,
-}
-
-impl Failures {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.of.is_empty()
-    }
-
-    /// Whether a receive from any source may be unable to finish. Cheap: waits ask it all the time.
-    #[inline]
-    pub(crate) fn alarm(&self) -> bool {
-        self.alarm
-    }
-
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Failure> {
-        self.of.values()
-    }
-
-    pub(crate) fn cause(&self, peer: &PeerName) -> Option<&VcError> {
-        self.of.get(peer).map(|f| &f.cause)
-    }
-
-    /// Of a group, the first failure that is not acknowledged, and the number of them.
-    fn unacknowledged(&self, group: GroupId) -> Option<(&Failure, usize)> {
-        let mut news = self.of.values().filter(|f| f.peer.group == group && !f.acknowledged);
-        Some((news.next()?, news.count() + 1))
-    }
-
-    /// Notes a failure; of several of one process the first is remembered. Whether it is news.
-    pub(crate) fn note(&mut self, peer: PeerName, cause: VcError) -> bool {
-        let std::collections::btree_map::Entry::Vacant(place) = self.of.entry(peer) else { return false };
-        place.insert(Failure { peer, cause, acknowledged: false });
-        self.news += 1;
-        self.alarm = true;
-        true
-    }
-
-    /// Names the host of a process that failed before its card was here.
-    pub(super) fn name_host(&mut self, peer: &PeerName, host: &str) {
-        if let Some(f) = self.of.get_mut(peer).filter(|f| f.cause.host().is_none()) {
-            f.cause = f.cause.clone().on_host(host);
-        }
-    }
-
-    /// Marks all failures as acknowledged; returns those that were not.
-    fn acknowledge(&mut self) -> Vec<Failure> {
-        let mut news = Vec::new();
-        for f in self.of.values_mut().filter(|f| !f.acknowledged) {
-            f.acknowledged = true;
-            news.push(f.clone());
-        }
-        self.news = 0;
-        news
-    }
-
-    /// When a VC is to be given up, if one is.
-    fn deadline(&self) -> Option<Time> {
-        self.doomed.iter().map(|(at, _)| *at).min()
-    }
-}
-
-/// The host that a business card names.
-pub(super) fn host_of(card: &Card) -> Option<String> {
-    let node = card.node().ok()?;
-    (!node.hostname.is_empty()).then_some(node.hostname)
-}
 
 fn reported_dead(peer: PeerName) -> VcError {
     let text = "the process manager says that its process has died; what it wrote last may tell why";
@@ -147,28 +57,26 @@ impl Ch3 {
 
     /// A failed process can be reached again.
     fn pardon(&mut self, peer: &PeerName) {
-        if let Some(f) = self.failures.of.remove(peer) {
-            self.failures.news -= usize::from(!f.acknowledged);
+        if self.failures.remove(peer) {
             self.set_alarm();
         }
     }
 
     /// A group is gone, and its failures with it.
     pub(super) fn forget_failures(&mut self, group: &GroupId) {
-        self.failures.of.retain(|peer, _| peer.group != *group);
-        self.failures.news = self.failures.of.values().filter(|f| !f.acknowledged).count();
+        self.failures.remove_group(group);
         self.set_alarm();
     }
 
     fn set_alarm(&mut self) {
-        let alarm = self.failures.news > 0 || self.groups.iter().any(|(_, g)| self.is_deserted(g));
-        self.failures.alarm = alarm;
+        let deserted = self.groups.iter().any(|(_, g)| self.is_deserted(g));
+        self.failures.set_alarm(deserted);
     }
 
     /// What failures mean for a request that is not finished: something only for a receive from any source
     /// that no message has matched.
     pub(crate) fn hope(&self, req: ReqId) -> Hope {
-        match self.side.get(req) {
+        match self.reqs.side.get(req) {
             Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source() == ANY_SOURCE => {
                 self.hope_of_any(env.context())
             }
@@ -188,10 +96,10 @@ impl Ch3 {
 
     /// Ends a receive from any source for which no sender is left.
     pub(crate) fn give_up_wildcard(&mut self, io: &mut DevIo<'_>, req: ReqId, error: VcError) {
-        if let Some(key) = self.side.get_mut(req).and_then(|m| m.posted.take()) {
-            self.posted.cancel(key);
+        if let Some(key) = self.reqs.side.get_mut(req).and_then(|m| m.posted.take()) {
+            self.queues.posted.cancel(key);
         }
-        self.finish(io.core, req, Outcome::Failed(error));
+        self.reqs.finish(io.core, req, Outcome::Failed(error));
     }
 
     fn nobody_left(&self, group: GroupId) -> VcError {
@@ -245,7 +153,7 @@ impl Ch3 {
             let text = "the connection that a matched message was to come by was lost before it was received";
             VcError::new(VcErrorKind::Lost, peer, text)
         });
-        self.finish(io.core, req, Outcome::Failed(cause));
+        self.reqs.finish(io.core, req, Outcome::Failed(cause));
     }
 
     /// The netmod reports a VC as lost.
@@ -255,9 +163,9 @@ impl Ch3 {
             error = self.with_orders(io, vc, error);
         }
         tracing::debug!(target: "netmod::vc", %error, "VC down");
-        self.failures.doomed.retain(|(_, v)| *v != vc);
+        self.failures.spare(vc);
         let at_rest = io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive);
-        if !(at_rest && self.finalizing) {
+        if !(at_rest && self.closing.finalizing) {
             // Who has left while all finalize, and had nothing with this process, has not failed.
             self.own_event(io, vc, VcEvent::Lost, Some(&error));
         }
@@ -282,33 +190,33 @@ impl Ch3 {
             // Behind the last barrier a peer may have nothing to close, if it has not heard yet of the
             // connection that it accepts.
             let pending = || io.core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
-            if !self.finalizing || error.kind() != VcErrorKind::Closed || pending() {
+            if !self.closing.finalizing || error.kind() != VcErrorKind::Closed || pending() {
                 self.process_failed(io, peer, error);
             }
         }
         self.lmt_lost(io, vc);
         let failed = Outcome::Failed(error.clone());
         // Messages that had arrived whole can still be received; the others never will.
-        let lost = self.unexpected.drain_matching(|_, u| u.depends_on(vc));
+        let lost = self.queues.unexpected.drain_matching(|_, u| u.depends_on(vc));
         for (_, u) in lost {
             self.discharge(io, &u);
             if let Some(arriving) = u.arriving() {
-                self.free_arriving(io.core, arriving);
+                self.reqs.free_arriving(io.core, arriving);
             }
         }
         let bound: Vec<ReqId> =
             io.core.reqs.iter().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
         for req in bound {
-            if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get(req) {
+            if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.reqs.side.get(req) {
                 if let Some(rreq) = *then {
-                    self.finish(io.core, rreq, failed.clone());
+                    self.reqs.finish(io.core, rreq, failed.clone());
                 }
-                self.free_arriving(io.core, req);
-            } else if matches!(self.side.get(req), Some(MpiReq { role: Role::Cookie, .. })) {
+                self.reqs.free_arriving(io.core, req);
+            } else if matches!(self.reqs.side.get(req), Some(MpiReq { role: Role::Cookie, .. })) {
                 self.cookie_lost(io.core, req);
             } else {
                 self.lmt_fail(io, req);
-                self.finish(io.core, req, failed.clone());
+                self.reqs.finish(io.core, req, failed.clone());
             }
         }
     }
@@ -322,8 +230,8 @@ impl Ch3 {
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
         let Some(space) = group.map(|g| g.space) else { return };
         let its_own = |p: &Pattern, _: &_| p.source() == peer.rank as i32 && space.owns(p.context());
-        for req in self.posted.drain_matching(its_own) {
-            self.finish(io.core, req, Outcome::Failed(error.clone()));
+        for req in self.queues.posted.drain_matching(its_own) {
+            self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }
     }
 
@@ -332,12 +240,12 @@ impl Ch3 {
     pub(crate) fn told_of_failed(&mut self, io: &mut DevIo<'_>, ranks: &[u32]) {
         for &rank in ranks {
             let world = &self.groups.world;
-            if rank >= world.size || rank == world.me || !self.failures.told.insert(rank) {
+            if rank >= world.size || rank == world.me || !self.failures.is_first_report(rank) {
                 continue;
             }
             match world.vcs.get(rank) {
                 // What it had sent before its death may still be on its way, and its end behind that.
-                Some(vc) => self.failures.doomed.push((io.now + LAST_WORDS, vc)),
+                Some(vc) => self.failures.doom(io.now + LAST_WORDS, vc),
                 None => {
                     let peer = PeerName { group: world.id, rank };
                     self.mourn(io, peer, io.now + LAST_WORDS);
@@ -355,7 +263,7 @@ impl Ch3 {
         };
         match self.known_vc(super::WORLD, peer.rank) {
             // It has connected meanwhile, or had.
-            Some(vc) => self.failures.doomed.push((io.now + LAST_WORDS, vc)),
+            Some(vc) => self.failures.doom(io.now + LAST_WORDS, vc),
             None => self.process_failed(io, peer, &error),
         }
     }
@@ -369,9 +277,7 @@ impl Ch3 {
     pub(crate) fn bury(&mut self, io: &mut DevIo<'_>) {
         let now = io.now;
         self.mourn_due(io);
-        let due: Vec<VcId> =
-            self.failures.doomed.extract_if(.., |(at, _)| *at <= now).map(|(_, vc)| vc).collect();
-        for vc in due {
+        for vc in self.failures.take_due(now) {
             let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { continue };
             if !state.is_failed() {
                 io.netmod.vc_abort(io.core, vc, reported_dead(peer));
@@ -382,9 +288,9 @@ impl Ch3 {
     /// The netmod reports a connection, which may be the peer's doing.
     pub(super) fn connected(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { return };
-        self.failures.doomed.retain(|(_, v)| *v != vc);
+        self.failures.spare(vc);
         if state.is_failed() {
-            if self.finalizing {
+            if self.closing.finalizing {
                 let why = VcError::new(VcErrorKind::Aborted, Some(peer), "this process is leaving the job");
                 return io.netmod.vc_abort(io.core, vc, why);
             }
@@ -397,8 +303,8 @@ impl Ch3 {
             s.connects_before = super::VcSide::CONNECTED;
         }
         self.vc_used(io, vc);
-        if self.finalizing {
-            self.latecomers.push(vc);
+        if self.closing.finalizing {
+            self.closing.latecomers.push(vc);
         }
     }
 
@@ -431,7 +337,7 @@ impl Ch3 {
         io.netmod.vc_revive(io.core, vc, Some(card))?;
         if let Some(s) = self.vcs.get_mut(vc) {
             let host = host_of(card).map(Into::into);
-            s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
+            s.route = self.routes.shared(Route { host, ..Route::clone(&s.route) });
         }
         self.revive(io, vc);
         Ok(())

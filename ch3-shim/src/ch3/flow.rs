@@ -5,40 +5,11 @@
 use netmod_core::lifecycle::VcState;
 use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 
-use super::credit::{self, ENTRY, Incoming, Outgoing, Terms, Way};
-use super::recv::{Body, Unexpected};
-use super::send::send_with;
-use super::{Ch3, DevIo, MpiReq, Role, VcSide};
+use super::credit::{self, ENTRY, Flow, Incoming, Outgoing, Way};
+use super::lent::send_with;
+use super::{Body, Ch3, DevIo, MpiReq, Role, Unexpected};
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
-
-/// Both directions of a VC.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub out: Outgoing<ReqId>,
-    pub inc: Incoming,
-}
-
-impl VcSide {
-    /// Traces the begin and the end of a time in which sends wait for credit.
-    fn trace(&mut self) {
-        let (peer, starved) = (self.rank, self.flow.out.waiting() > 0);
-        if std::mem::replace(&mut self.starved, starved) == starved {
-            return;
-        }
-        if starved {
-            tracing::debug!(target: "netmod::message", peer, "no credit left: sends wait");
-        } else {
-            tracing::debug!(target: "netmod::message", peer, "credit again: no send waits any more");
-        }
-    }
-}
-
-impl Flow {
-    pub(super) fn new(terms: Terms) -> Flow {
-        Flow { out: Outgoing::new(terms), inc: Incoming::new(terms) }
-    }
-}
 
 /// What flow control knows of a peer. Bytes are those of eager messages, each with a fixed charge for its
 /// entry; slots are messages announced (RTS) and not yet matched.
@@ -91,7 +62,7 @@ impl Ch3 {
         mode: Mode,
         eager: bool,
     ) -> ReqId {
-        let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend, env));
+        let req = self.reqs.make(io.core, Some(vc), seg, MpiReq::new(Role::RndvSend, env));
         if eager {
             self.stats.eager_declined += 1;
         }
@@ -111,7 +82,7 @@ impl Ch3 {
         // Whatever its length, it goes with its own request if it goes eagerly: not within a header.
         let len = io.core.reqs.get(req).map_or(0, |r| r.seg.total());
         let charge = if eager { credit::charge(len as u32) } else { 0 };
-        if let Some(m) = self.side.get_mut(req) {
+        if let Some(m) = self.reqs.side.get_mut(req) {
             m.role = Role::Waiting { mode };
         }
         let Some(s) = self.vcs.get_mut(vc) else { return };
@@ -124,7 +95,7 @@ impl Ch3 {
 
     /// Sends the RTS of a rendezvous, for which a slot was taken.
     fn announce(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sync: bool) {
-        let (Some(r), Some(m)) = (io.core.reqs.get(req), self.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.reqs.get(req), self.reqs.side.get_mut(req)) else { return };
         m.role = Role::RndvSend;
         let total = r.seg.total() as u64;
         self.lmt_initiate(io, vc, req, total, sync);
@@ -139,7 +110,7 @@ impl Ch3 {
         while let Some(s) = self.vcs.get_mut(vc) {
             let next = s.flow.out.next(|req| !io.core.is_finished(*req));
             let Some((req, way)) = next else { return s.trace() };
-            let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.side.get(req) else { continue };
+            let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.reqs.side.get(req) else { continue };
             let mode = *mode;
             match way {
                 Way::Eager => self.send_late(io, vc, req, mode),
@@ -150,7 +121,7 @@ impl Ch3 {
 
     /// Sends a message that has waited, with its data.
     fn send_late(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, mode: Mode) {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return };
         let Some(s) = self.vcs.get_mut(vc) else { return };
         let (len, sync) = (r.seg.total() as u32, mode == Mode::Sync);
         m.role = if sync { Role::SyncSend { sent: false, answer: None } } else { Role::Send };
@@ -162,11 +133,11 @@ impl Ch3 {
         let hdr = pkt::emit_eager(m.env, mode, len, sreq, s.flow.inc.settle_bytes());
         match send_with(io, vc, req, &hdr) {
             Ok(Sent::Queued) => {}
-            Ok(Sent::Done) => match self.side.get_mut(req) {
+            Ok(Sent::Done) => match self.reqs.side.get_mut(req) {
                 Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) => *sent = true,
-                _ => self.finish(io.core, req, Outcome::Done),
+                _ => self.reqs.finish(io.core, req, Outcome::Done),
             },
-            Err(e) => self.finish(io.core, req, Outcome::Failed(e)),
+            Err(e) => self.reqs.finish(io.core, req, Outcome::Failed(e)),
         }
     }
 
@@ -190,7 +161,7 @@ impl Ch3 {
         let Some(s) = self.vcs.get_mut(vc).filter(|_| open) else { return };
         let (bytes, slots, more) = s.flow.inc.settle();
         if more && s.flow.inc.set_wanting(false) {
-            self.wanting.retain(|w| *w != vc);
+            self.budget.remove_wanting(vc);
         }
         self.stats.credits_sent += 1;
         self.send_control(io, vc, Packet::Credit { want, bytes, slots });
@@ -233,11 +204,11 @@ impl Ch3 {
             }
         }
         if want {
-            self.wants += 1;
+            self.budget.wants += 1;
             if let Some(s) = self.vcs.get_mut(vc)
                 && !s.flow.inc.set_wanting(true)
             {
-                self.wanting.push(vc);
+                self.budget.add_wanting(vc);
             }
             if self.is_awaited(vc) {
                 self.relieve(io, vc);
@@ -258,13 +229,9 @@ impl Ch3 {
     /// Whether a posted receive may be for a message of this VC.
     fn is_awaited(&self, vc: VcId) -> bool {
         let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return false };
-        self.posted.any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
-    }
-
-    /// Whether a peer waits for slots.
-    #[inline]
-    pub(crate) fn has_wanting(&self) -> bool {
-        !self.wanting.is_empty()
+        self.queues
+            .posted
+            .any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
     }
 
     /// This process looks for a message that is not here. It may be behind others for which its sender has
@@ -286,14 +253,14 @@ impl Ch3 {
     fn relieve(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         // The peer may have closed meanwhile; its messages wait all the same.
         let open = io.core.vcs.get(vc).is_some_and(|v| is_open(v.state));
-        if self.finalizing || !(open || self.use_vc(io, vc).is_ok()) {
+        if self.closing.finalizing || !(open || self.use_vc(io, vc).is_ok()) {
             return;
         }
         let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.is_wanting()) else { return };
         if s.flow.inc.slots().1 == 0 {
-            let n = s.flow.inc.terms().slots.min(self.loans);
+            let n = self.budget.lend(s.flow.inc.terms().slots);
             if n == 0 {
-                if !std::mem::replace(&mut self.loans_warned, true) {
+                if self.budget.is_first_warning() {
                     tracing::warn!(
                         peer = s.rank,
                         "a receive waits for a message behind more unmatched ones than may be kept; if the \
@@ -302,7 +269,6 @@ impl Ch3 {
                 }
                 return;
             }
-            self.loans -= n;
             s.flow.inc.lend(n);
             self.stats.slots_lent += u64::from(n);
         }
@@ -331,7 +297,7 @@ impl Ch3 {
         self.stats.unexpected_memory -= u64::from(ENTRY) + msg.held();
         let Some(vc) = msg.vc else {
             if matches!(msg.body, Body::Whole(_)) {
-                self.own_held -= u64::from(msg.charge());
+                self.budget.give_own(msg.charge());
             }
             return;
         };
@@ -353,7 +319,7 @@ impl Ch3 {
         let inc = &mut s.flow.inc;
         let before = inc.slots().2;
         let due = if held { inc.release_slot() } else { inc.pass_slot() };
-        self.loans += before - inc.slots().2;
+        self.budget.repaid(before - inc.slots().2);
         if due {
             self.credit_due(io, vc);
         }
@@ -377,14 +343,14 @@ impl Ch3 {
     /// The VC has failed: both sides start anew, should they meet again.
     pub(super) fn flow_lost(&mut self, vc: VcId) {
         let Some(s) = self.vcs.get_mut(vc) else { return };
-        self.loans += s.flow.inc.slots().2;
+        self.budget.repaid(s.flow.inc.slots().2);
         let epoch = s.flow.inc.epoch.wrapping_add(1);
         // Nothing waits any more: its end has to be told.
         s.flow.out = Outgoing::new(s.flow.inc.terms());
         s.trace();
         s.flow.inc = Incoming::new(s.flow.inc.terms());
         s.flow.inc.epoch = epoch;
-        self.wanting.retain(|w| *w != vc);
+        self.budget.remove_wanting(vc);
     }
 
     /// Flow control of a VC, for people.

@@ -7,9 +7,10 @@ use netmod_core::{
     Card, Checkpoint, Outcome, PeerName, ReqId, Segment, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
+use super::connect::card_key;
 use super::credit;
-use super::vc::card_key;
-use super::{Cards, Ch3, DevIo, MpiReq, Role, Route, WORLD, failure};
+use super::routes::host_of;
+use super::{Cards, Ch3, DevIo, MpiReq, Role, Route, WORLD};
 use crate::bootstrap::Asked;
 use crate::pkt::Mode;
 use crate::tagmatch::Envelope;
@@ -30,9 +31,11 @@ struct Waiting {
     call: bool,
 }
 
-/// The cards that were asked for.
+/// The business card of this process, and the cards that it has asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
+    /// This process's card.
+    pub(crate) own_card: Box<[u8]>,
     /// By rank of the job.
     asked: BTreeMap<u32, Waiting>,
     /// Questions whose answers are still to come, of all kinds.
@@ -46,6 +49,11 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
+    /// Makes the state of a process with this card.
+    pub(crate) fn new(own_card: Box<[u8]>) -> Lookups {
+        Lookups { own_card, ..Lookups::default() }
+    }
+
     /// When the death of a process is told although its card has not come, if that is so.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.asked.values().filter_map(|w| w.obituary).min()
@@ -168,7 +176,7 @@ impl Ch3 {
         env: Envelope,
         mode: Mode,
     ) -> ReqId {
-        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Waiting { mode }, env));
+        let req = self.reqs.make(io.core, None, seg, MpiReq::new(Role::Waiting { mode }, env));
         self.stats.sends_waited += 1;
         self.lookups.asked.entry(rank).or_default().sends.push(req);
         req
@@ -210,12 +218,12 @@ impl Ch3 {
         let route = match chosen {
             Ok(chosen) if Some(chosen.netmod) == used => Route::of(chosen, card),
             // The handshake tells of ends that have chosen differently.
-            _ => Route { host: failure::host_of(card).map(Into::into), ..Route::clone(&s.route) },
+            _ => Route { host: host_of(card).map(Into::into), ..Route::clone(&s.route) },
         };
         if let Some(host) = &route.host {
             self.failures.name_host(&peer, host);
         }
-        s.route = self.names.shared(route);
+        s.route = self.routes.shared(route);
     }
 
     /// A rank of the job without a VC has died.
@@ -224,7 +232,7 @@ impl Ch3 {
             Ok(Found::Later) => {
                 self.lookups.asked.entry(peer.rank).or_default().obituary = Some(until);
             }
-            Ok(Found::Now(card)) => self.died_alone(io, peer, failure::host_of(&card)),
+            Ok(Found::Now(card)) => self.died_alone(io, peer, host_of(&card)),
             Err(_) => self.died_alone(io, peer, None),
         }
     }
@@ -259,7 +267,7 @@ impl Ch3 {
 
     fn fail_send(&mut self, io: &mut DevIo<'_>, req: ReqId, error: &VcError) {
         if !io.core.is_finished(req) {
-            self.finish(io.core, req, Outcome::Failed(error.clone()));
+            self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }
     }
 
@@ -298,7 +306,7 @@ impl Ch3 {
             io.netmod.set_card(io.core, vc, card.as_ref().map_err(VcError::clone));
         }
         if waiting.obituary.is_some() {
-            self.died_alone(io, peer, card.as_ref().ok().and_then(failure::host_of));
+            self.died_alone(io, peer, card.as_ref().ok().and_then(host_of));
         }
         match (self.groups.world.vcs.get(rank), &card) {
             (Some(vc), Ok(card)) => {
@@ -338,8 +346,8 @@ impl Ch3 {
         if let Some(vc) = self.groups.world.vcs.get(rank) {
             io.netmod.ckpt_peer(io.core, vc, &card)?;
             if let Some(s) = self.vcs.get_mut(vc) {
-                let host = failure::host_of(&card).map(Into::into);
-                s.route = self.names.shared(Route { host, ..Route::clone(&s.route) });
+                let host = host_of(&card).map(Into::into);
+                s.route = self.routes.shared(Route { host, ..Route::clone(&s.route) });
             }
         }
         self.lookups.back.insert(rank, card);

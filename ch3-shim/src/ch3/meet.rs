@@ -9,8 +9,7 @@ use netmod_core::{
 };
 
 use super::group::Cards;
-use super::recv::Body;
-use super::{Ch3, DevIo, Route};
+use super::{Body, Ch3, DevIo, Route};
 
 /// Guests that may wait at a port; more are refused, and try again.
 pub(crate) const MAX_GUESTS: usize = 64;
@@ -62,7 +61,7 @@ impl Ch3 {
     #[cold]
     pub(super) fn port_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, tag: u64, netmod: u8) {
         self.forget_lost_guests(io, tag);
-        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_GUESTS && !self.finalizing);
+        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_GUESTS && !self.closing.finalizing);
         let Some(key) = room.map(|p| p.key) else {
             return io.netmod.refuse_peer(peer, Refusal::NotWanted);
         };
@@ -153,13 +152,13 @@ impl Ch3 {
         }
         io.netmod.leave_group(&group.id);
         self.forget_failures(&group.id);
-        for req in self.posted.drain_matching(|p, _| group.space.owns(p.context())) {
-            self.finish(io.core, req, Outcome::Failed(error.clone()));
+        for req in self.queues.posted.drain_matching(|p, _| group.space.owns(p.context())) {
+            self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }
-        for (_, msg) in self.unexpected.drain_matching(|env, _| group.space.owns(env.context())) {
+        for (_, msg) in self.queues.unexpected.drain_matching(|env, _| group.space.owns(env.context())) {
             self.discharge(io, &msg);
             if let Body::Whole(buf) = msg.body {
-                self.pool.give(buf);
+                self.reqs.pool.give(buf);
             }
         }
     }

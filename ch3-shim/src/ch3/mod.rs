@@ -1,84 +1,69 @@
-//! CH3: what the device does with packets. The upper side of the engine.
+//! CH3: the upper side of the engine, which sends and handles packets.
 //!
-//! One file a concern: `req` and `vc` the device's parts of requests and VCs, `recv` the packets that carry or announce
-//! data, `send` the other direction, `credit` and `flow` how much of it there may be, `close` the lifecycle of VCs, `failure` what
-//! fails with a process, `cancel`, `lmt` what becomes of announced messages, `group` who there is, `meet` the groups of other
-//! jobs, `lookup` the business cards that a VC waits for, `pool` the memory of unexpected messages.
+//! State: `req` and `reqs` (requests), `vc` (the device's part of a VC), `queues` and `unexpected`
+//! (matching), `credit` and `budget` (flow control), `failures`, `group`, `routes`, `pool` (memory of
+//! unexpected messages).
+//!
+//! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`, `lookup`,
+//! `close`, `failure` (VCs from first use to last), `meet` (groups of other jobs).
 
+mod budget;
 mod cancel;
 mod close;
+mod connect;
 mod credit;
 mod failure;
+mod failures;
 mod flow;
 mod group;
+mod lent;
 mod lmt;
 mod lookup;
 mod meet;
-mod names;
 mod pool;
+mod queues;
 mod recv;
 mod req;
+mod reqs;
+mod routes;
 mod send;
+mod unexpected;
 mod vc;
 
-use netmod_core::slab::{ReqKind, VcKind};
+use netmod_core::slab::VcKind;
 use netmod_core::{
-    Core, DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, ReqId, Request, Run, RxBytes, Segment,
-    SendBuf, SideTable, Time, Upper, VcId,
+    DataAvail, Event, Header, Io, Netmod, Outcome, PacketFault, ReqId, RxBytes, SendBuf, SideTable, Upper,
+    VcId,
 };
 
 use crate::bootstrap::Bootstrap;
 use crate::netset::NetSet;
 use crate::pkt::{CookieLen, Packet, Plain, Short};
-use crate::tagmatch::{PostedQueue, UnexpectedQueue};
 
-pub(crate) use credit::{ENTRY, Terms};
-pub use failure::Failure;
-pub(crate) use failure::{Failures, Hope};
+pub(crate) use budget::Budget;
+pub(crate) use close::Closing;
+pub(crate) use connect::{card_key, rank_of_key};
+pub(crate) use credit::Terms;
+pub(crate) use failure::Hope;
+pub use failures::Failure;
+pub(crate) use failures::Failures;
 pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
+pub(crate) use lent::Lent;
 pub(crate) use lmt::{Announced, Kept, Lmt};
 pub(crate) use lookup::{Found, Lookups};
 pub(crate) use meet::{Ports, ROOT};
-pub(crate) use names::{Names, Route};
-pub(crate) use pool::Pool;
-pub(crate) use recv::{Body, Unexpected};
+use pool::Pool;
+pub(crate) use queues::Queues;
 pub(crate) use req::{Answer, Matched, MpiReq, Owned, Role};
+pub(crate) use reqs::Requests;
+pub(crate) use routes::{Route, Routes};
 pub(crate) use send::DONE;
-pub(crate) use vc::{VcSide, card_key, rank_of_key};
+pub(crate) use unexpected::{Body, Unexpected};
+pub(crate) use vc::VcSide;
 
-/// What handlers get.
+/// The core and the netmods, as packet handlers get them.
 pub(crate) type DevIo<'a> = Io<'a, NetSet>;
-
-/// The memory of a message: a segment, or a run, which the common path keeps in registers.
-pub(crate) trait Lent: Into<Segment> {
-    /// Bytes of the message.
-    fn len(&self) -> usize;
-    /// All of it, if it lies in one piece.
-    fn contig(&self) -> Option<SendBuf>;
-}
-
-impl Lent for Segment {
-    #[inline]
-    fn len(&self) -> usize {
-        self.remaining()
-    }
-    #[inline]
-    fn contig(&self) -> Option<SendBuf> {
-        SendBuf::of_segment(self)
-    }
-}
-
-impl Lent for Run {
-    #[inline]
-    fn len(&self) -> usize {
-        Run::len(self)
-    }
-    #[inline]
-    fn contig(&self) -> Option<SendBuf> {
-        Some(SendBuf::of_run(self))
-    }
-}
 
 /// Counts of the device, always on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,45 +103,22 @@ pub struct DeviceStats {
     pub rekeys_ahead: u64,
 }
 
-/// Everything of the device but the engine.
+/// The device but for its engine.
 pub(crate) struct Ch3 {
     pub boot: Box<dyn Bootstrap>,
     pub groups: Groups,
     pub ports: Ports,
-    /// This process's business card.
-    pub own_card: Box<[u8]>,
-    pub posted: PostedQueue<ReqId>,
-    pub unexpected: UnexpectedQueue<Unexpected>,
-    pub side: SideTable<MpiReq, ReqKind>,
+    pub queues: Queues,
+    pub reqs: Requests,
+    /// The device's part of each VC.
     pub vcs: SideTable<VcSide, VcKind>,
+    pub routes: Routes,
     pub lmt: Lmt,
-    pub names: Names,
-    pub close_ops: i32,
-    pub pool: Pool,
-    pub stats: DeviceStats,
-    /// Longest message that is sent eagerly on a new VC.
-    pub eager_max: usize,
-    /// What the processes of the job grant each other.
-    pub terms: Terms,
-    /// Slots that can be lent beyond the terms.
-    pub loans: u32,
-    /// Whether it was said that there are none left.
-    pub loans_warned: bool,
-    /// VCs whose peers wait for slots, and how often one has asked.
-    pub wanting: Vec<VcId>,
-    pub wants: u64,
-    /// What copies of messages of this process to itself are charged, and may be.
-    pub own_held: u64,
-    pub own_max: u64,
-    pub finalizing: bool,
-    /// The device's time, for the ages that a status report tells.
-    pub now: Time,
-    /// Processes that failed.
+    pub budget: Budget,
+    pub closing: Closing,
     pub failures: Failures,
-    /// Business cards that the process manager was asked for.
     pub lookups: Lookups,
-    /// VCs that a peer has connected since this process began to close its own.
-    pub latecomers: Vec<VcId>,
+    pub stats: DeviceStats,
 }
 
 impl std::fmt::Debug for Ch3 {
@@ -200,38 +162,6 @@ impl Ch3 {
                 Err(PacketFault::Violation { what: "a Cookie packet without a cookie".into() })
             }
             Packet::EagerShort { .. } | Packet::Eager { .. } | Packet::RndvData { .. } => Ok(()),
-        }
-    }
-
-    /// Makes a request of the core with the device's part.
-    #[inline]
-    pub(crate) fn new_req(
-        &mut self,
-        core: &mut Core,
-        vc: Option<VcId>,
-        seg: Segment,
-        mut mpi: MpiReq,
-    ) -> ReqId {
-        mpi.since = self.now;
-        let req = core.reqs.insert(Request::new(vc, seg));
-        self.side.set(req, mpi);
-        req
-    }
-
-    /// Finishes a request; one that nobody will ask for is freed.
-    pub(crate) fn finish(&mut self, core: &mut Core, req: ReqId, outcome: Outcome) {
-        core.finish(req, outcome);
-        if self.side.get(req).is_some_and(|m| m.forgotten) {
-            core.reqs.remove(req);
-            self.side.clear(req);
-        }
-    }
-
-    /// The memory of an unexpected message goes back to the pool.
-    pub(super) fn free_arriving(&mut self, core: &mut Core, req: ReqId) {
-        core.reqs.remove(req);
-        if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(req) {
-            self.pool.give(buf);
         }
     }
 }
@@ -286,14 +216,14 @@ impl Upper<NetSet> for Ch3 {
 
     #[inline(never)]
     fn on_data_avail(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) -> DataAvail {
-        match self.side.get_mut(req) {
+        match self.reqs.side.get_mut(req) {
             Some(MpiReq { role: Role::SyncSend { sent, answer }, .. }) => {
                 *sent = true;
                 match answer {
                     None => DataAvail::Later,
                     Some(Answer::Matched) => DataAvail::Complete,
                     Some(Answer::TakenBack) => {
-                        self.finish(io.core, req, Outcome::Cancelled);
+                        self.reqs.finish(io.core, req, Outcome::Cancelled);
                         DataAvail::Later
                     }
                 }
@@ -304,7 +234,7 @@ impl Upper<NetSet> for Ch3 {
             }
             Some(MpiReq { role: Role::SentCookie, owned, .. }) => {
                 if let Owned::Recv(buf) = std::mem::take(owned) {
-                    self.pool.give(buf);
+                    self.reqs.pool.give(buf);
                 }
                 DataAvail::Complete
             }

@@ -4,74 +4,13 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, V
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
-use super::{Announced, Ch3, DevIo, Kept, Lent, Matched, MpiReq, Owned, Role};
+use super::{Announced, Body, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, Unexpected};
 use crate::pkt::{HDR_LEN, Header, Mode, Packet, Plain, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
 
 /// Most messages that are taken together behind one with the same envelope: credit that is due for them waits so long.
 const ROW: usize = 63;
-
-/// A message without a receive.
-#[derive(Debug)]
-pub(crate) struct Unexpected {
-    /// Where it came by; `None` for messages of this process.
-    pub vc: Option<VcId>,
-    /// The sender's request, for synchronous, rendezvous and cancelled sends.
-    pub sreq: Option<u64>,
-    /// Its length.
-    pub len: u64,
-    /// When it came.
-    pub since: Time,
-    pub body: Body,
-    /// The VC's when it came, see `flow`.
-    pub epoch: u32,
-}
-
-/// What there is of an unexpected message.
-#[derive(Debug)]
-pub(crate) enum Body {
-    /// All of it, in the entry itself.
-    Inline(ShortData),
-    /// All of it.
-    Whole(Vec<u8>),
-    /// It is arriving into the memory of this request.
-    Arriving(ReqId),
-    /// A rendezvous: its data is still with the sender. How it may move.
-    Rts(Kept),
-    /// A send of this process, by its request.
-    Local(ReqId),
-}
-
-impl Unexpected {
-    /// Whether the message can no longer be received when this VC is lost.
-    pub(crate) fn depends_on(&self, vc: VcId) -> bool {
-        self.vc == Some(vc) && (matches!(self.body, Body::Arriving(_) | Body::Rts(_)) || self.sreq.is_some())
-    }
-
-    /// Bytes of memory it holds.
-    pub(crate) fn held(&self) -> u64 {
-        match self.body {
-            Body::Whole(_) | Body::Arriving(_) => self.len,
-            _ => 0,
-        }
-    }
-
-    /// What its sender was charged for an eager message, or this process for a copy of its own.
-    pub(crate) fn charge(&self) -> u32 {
-        match self.body {
-            Body::Inline(_) => ENTRY,
-            _ => credit::charge(u32::try_from(self.len).unwrap_or(u32::MAX)),
-        }
-    }
-
-    pub(crate) fn arriving(&self) -> Option<ReqId> {
-        match self.body {
-            Body::Arriving(req) => Some(req),
-            _ => None,
-        }
-    }
-}
 
 impl Ch3 {
     /// Posts a receive, or takes the first unexpected message that matches it.
@@ -82,8 +21,8 @@ impl Ch3 {
         seg: impl Lent,
         pattern: Pattern,
     ) -> Result<ReqId, VcError> {
-        if !self.unexpected.is_empty()
-            && let Some((env, msg)) = self.unexpected.take_match(&pattern)
+        if !self.queues.unexpected.is_empty()
+            && let Some((env, msg)) = self.queues.unexpected.take_match(&pattern)
         {
             return Ok(self.recv_unexpected(io, seg.into(), pattern, env, msg));
         }
@@ -92,10 +31,10 @@ impl Ch3 {
         }
         let (req, r) = io.core.reqs.renew();
         r.renew(None, seg.into());
-        let posted = self.posted.post(pattern, req);
+        let posted = self.queues.posted.post(pattern, req);
         let env = pattern.to_envelope();
-        self.side.renew(req).renew_recv(env, posted, self.now);
-        if self.has_wanting() {
+        self.reqs.side.renew(req).renew_recv(env, posted, self.reqs.now);
+        if self.budget.has_wanting() {
             self.relieve_for(io, &pattern);
         }
         Ok(req)
@@ -112,7 +51,7 @@ impl Ch3 {
         msg: Unexpected,
     ) -> ReqId {
         let asked = pattern.to_envelope();
-        let req = self.new_req(io.core, None, seg, MpiReq::new(Role::Recv, asked));
+        let req = self.reqs.make(io.core, None, seg, MpiReq::new(Role::Recv, asked));
         self.deliver(io, req, env, msg);
         req
     }
@@ -128,25 +67,24 @@ impl Ch3 {
     pub(super) fn hand_over(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
         let room = self.fit(io, req, env, msg.len);
         // A message that a matched probe held may have come whole meanwhile.
-        if let Some(arriving) = msg.arriving().filter(|a| io.core.is_finished(*a)) {
-            io.core.reqs.remove(arriving);
-            if let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(arriving) {
-                msg.body = Body::Whole(buf);
-            }
+        if let Some(arriving) = msg.arriving().filter(|a| io.core.is_finished(*a))
+            && let Some(buf) = self.reqs.take_buffer(io.core, arriving)
+        {
+            msg.body = Body::Whole(buf);
         }
         match msg.body {
             Body::Inline(data) => {
                 let data = data.as_slice();
                 self.fill(io, req, &data[..room.min(data.len())]);
-                self.finish(io.core, req, Outcome::Done);
+                self.reqs.finish(io.core, req, Outcome::Done);
             }
             Body::Whole(buf) => {
                 self.fill(io, req, &buf[..room.min(buf.len())]);
-                self.pool.give(buf);
-                self.finish(io.core, req, Outcome::Done);
+                self.reqs.pool.give(buf);
+                self.reqs.finish(io.core, req, Outcome::Done);
             }
             Body::Arriving(arriving) => {
-                if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.side.get_mut(arriving) {
+                if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.reqs.side.get_mut(arriving) {
                     *then = Some(req);
                 }
                 if let Some(r) = io.core.reqs.get_mut(req) {
@@ -169,7 +107,7 @@ impl Ch3 {
     /// Records the envelope of the message that a receive has matched, and how much of it fits.
     #[inline]
     fn fit(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, len: u64) -> usize {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return 0 };
+        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return 0 };
         m.posted = None;
         let len_here = usize::try_from(len).unwrap_or(usize::MAX);
         let room = len_here.min(r.seg.total());
@@ -200,17 +138,17 @@ impl Ch3 {
                 break;
             }
         }
-        self.finish(io.core, sreq, Outcome::Done);
-        self.finish(io.core, rreq, Outcome::Done);
+        self.reqs.finish(io.core, sreq, Outcome::Done);
+        self.reqs.finish(io.core, rreq, Outcome::Done);
     }
 
     /// Keeps a message for a receive to come.
     #[inline(never)]
     pub(crate) fn keep(&mut self, env: Envelope, mut msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
         self.charge_kept(&msg);
-        msg.since = self.now;
-        let key = self.unexpected.push(env, msg);
-        self.stats.unexpected_high = self.stats.unexpected_high.max(self.unexpected.len() as u64);
+        msg.since = self.reqs.now;
+        let key = self.queues.unexpected.push(env, msg);
+        self.stats.unexpected_high = self.stats.unexpected_high.max(self.queues.unexpected.len() as u64);
         key
     }
 
@@ -260,7 +198,7 @@ impl Ch3 {
         else {
             return Err(self.bad_envelope(vc, &env));
         };
-        let Some(req) = self.posted.take_match(&env) else {
+        let Some(req) = self.queues.posted.take_match(&env) else {
             return self.short_unexpected(vc, env, short.ready, short.to_data(hdr)).map(|()| 0);
         };
         let due = side.flow.inc.pass(ENTRY);
@@ -289,7 +227,7 @@ impl Ch3 {
         while more < ROW
             && let Some(next) = rest.skip(more * HDR_LEN).first::<HDR_LEN>()
             && short.is_alike(hdr, &next)
-            && let Some(req) = self.posted.take_again(&env)
+            && let Some(req) = self.queues.posted.take_again(&env)
         {
             self.receive_whole(io, req, env, RxBytes::from_slice(short.data(&next)));
             more += 1;
@@ -335,7 +273,7 @@ impl Ch3 {
     /// A receive has matched a message that is all here.
     #[inline(always)]
     fn receive_whole(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: RxBytes<'_>) {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return };
         let room = bytes.len().min(r.seg.total());
         r.seg.unpack(bytes.take(room));
         m.posted = None;
@@ -345,7 +283,7 @@ impl Ch3 {
             self.stats.truncated += 1;
         }
         if m.forgotten {
-            return self.finish(io.core, req, Outcome::Done);
+            return self.reqs.finish(io.core, req, Outcome::Done);
         }
         r.outcome = Outcome::Done;
         io.core.announce(req);
@@ -366,7 +304,7 @@ impl Ch3 {
         if let Some(side) = self.vcs.get_mut(vc)
             && side.flow.inc.admit(charge).is_ok()
             && let Some(env) = side.own_envelope(env)
-            && let Some(req) = self.posted.take_match(&env)
+            && let Some(req) = self.queues.posted.take_match(&env)
         {
             let due = side.flow.inc.pass(charge);
             let here = rest.take(len as usize);
@@ -402,7 +340,7 @@ impl Ch3 {
         let epoch = self.admit(vc, charge)?;
         let len = len as usize;
         let here = rest.take(len);
-        let Some(req) = self.posted.take_match(&env) else {
+        let Some(req) = self.queues.posted.take_match(&env) else {
             if ready {
                 self.ready_without_receive(&env);
             }
@@ -428,7 +366,7 @@ impl Ch3 {
         let surplus = here.len() - n;
         let to_drop = excess - surplus.min(excess);
         if r.seg.is_done() && to_drop == 0 {
-            self.finish(io.core, req, Outcome::Done);
+            self.reqs.finish(io.core, req, Outcome::Done);
             return;
         }
         r.vc = Some(vc);
@@ -449,7 +387,7 @@ impl Ch3 {
         here: RxBytes<'_>,
         epoch: u32,
     ) {
-        let mut buf = self.pool.take(len);
+        let mut buf = self.reqs.pool.take(len);
         let n = here.copy_to(&mut buf);
         let body = if n == len {
             Body::Whole(buf)
@@ -457,7 +395,7 @@ impl Ch3 {
             let seg = segment_of(&mut buf[n..]);
             let mut mpi = MpiReq::new(Role::Arriving { then: None }, env);
             mpi.owned = Owned::Recv(buf);
-            let req = self.new_req(io.core, Some(vc), seg, mpi);
+            let req = self.reqs.make(io.core, Some(vc), seg, mpi);
             if let Some(r) = io.core.reqs.get_mut(req) {
                 r.on_done = OnDone::Upper;
             }
@@ -469,12 +407,12 @@ impl Ch3 {
 
     /// An unexpected message has arrived whole.
     pub(super) fn arrived(&mut self, core: &mut netmod_core::Core, arriving: ReqId) {
-        let Some(MpiReq { role: Role::Arriving { then }, env, .. }) = self.side.get(arriving) else {
+        let Some(MpiReq { role: Role::Arriving { then }, env, .. }) = self.reqs.side.get(arriving) else {
             core.reqs.remove(arriving);
             return;
         };
         let (then, env) = (*then, *env);
-        let key = self.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
+        let key = self.queues.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
         if then.is_none() && key.is_none() {
             // A matched probe holds the message: it stays as it is until it is received.
             if let Some(r) = core.reqs.get_mut(arriving) {
@@ -483,20 +421,19 @@ impl Ch3 {
             core.finish(arriving, Outcome::Done);
             return;
         }
-        core.reqs.remove(arriving);
-        let Some(MpiReq { owned: Owned::Recv(buf), .. }) = self.side.remove(arriving) else { return };
+        let Some(buf) = self.reqs.take_buffer(core, arriving) else { return };
         if let Some(req) = then {
             if let Some(r) = core.reqs.get_mut(req) {
                 let room = r.seg.remaining().min(buf.len());
                 r.seg.unpack(RxBytes::from_slice(&buf[..room]));
             }
-            self.pool.give(buf);
-            self.finish(core, req, Outcome::Done);
+            self.reqs.pool.give(buf);
+            self.reqs.finish(core, req, Outcome::Done);
             return;
         }
-        match key.and_then(|k| self.unexpected.get_mut(k)) {
+        match key.and_then(|k| self.queues.unexpected.get_mut(k)) {
             Some(u) => u.body = Body::Whole(buf),
-            None => self.pool.give(buf),
+            None => self.reqs.pool.give(buf),
         }
     }
 
@@ -515,7 +452,7 @@ impl Ch3 {
             _ => return Err(self.overdrawn(vc, "an announced message")),
         };
         tracing::trace!(target: "netmod::message", peer = env.source(), tag = env.tag(), bytes = data_sz, "RTS came");
-        match self.posted.take_match(&env) {
+        match self.queues.posted.take_match(&env) {
             Some(req) => {
                 let room = self.fit(io, req, env, data_sz);
                 self.start_rndv(io, vc, req, sreq, room as u64, announced);
@@ -540,7 +477,7 @@ impl Ch3 {
         room: u64,
         announced: Announced,
     ) {
-        if let Some(m) = self.side.get_mut(req) {
+        if let Some(m) = self.reqs.side.get_mut(req) {
             m.role = Role::RndvRecv;
         }
         self.lmt_start_recv(io, vc, req, sreq, room, announced);
@@ -581,7 +518,7 @@ impl Ch3 {
     /// The data of a rendezvous is here.
     #[cold]
     pub(super) fn trace_received(&self, req: ReqId) {
-        if let Some(Status { source, tag, len, .. }) = self.side.get(req).map(|m| m.matched.status()) {
+        if let Some(Status { source, tag, len, .. }) = self.reqs.side.get(req).map(|m| m.matched.status()) {
             tracing::trace!(
                 target: "netmod::message", %req, peer = source, tag, bytes = len, "rendezvous data ends"
             );

@@ -1,27 +1,17 @@
 //! The sending side: eager short and eager, and the answers to them.
 
 use netmod_core::{
-    Core, Header, Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError,
-    VcErrorKind, VcId,
+    Netmod, OnDone, Outcome, PacketFault, ReqId, Segment, SendBuf, Sent, Time, VcError, VcErrorKind, VcId,
 };
 
 use super::credit::{self, ENTRY};
-use super::recv::{Body, Unexpected};
-use super::{Answer, Ch3, DevIo, Lent, Matched, MpiReq, Owned, Role, VcSide, WORLD};
+use super::lent::send_with;
+use super::{Answer, Body, Ch3, DevIo, Lent, MpiReq, Role, Unexpected, VcSide, WORLD};
 use crate::pkt::{self, MAX_SHORT, Mode};
-use crate::status::Status;
 use crate::tagmatch::Envelope;
 
 /// The request of a send that was over at once: a handle of nothing, hence finished.
 pub(crate) const DONE: ReqId = ReqId::from_wire(0);
-
-/// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
-pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
-    match io.core.reqs.get(req).and_then(|r| SendBuf::of_segment(&r.seg)) {
-        Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),
-        None => io.netmod.send_noncontig(io.core, vc, req, hdr),
-    }
-}
 
 impl Ch3 {
     /// Whether the VC takes messages, made active if this is the first.
@@ -90,7 +80,7 @@ impl Ch3 {
             return Ok(started.unwrap_or(DONE));
         }
         let len = seg.len();
-        let eager_max = self.vcs.get(vc).map_or(self.eager_max, |s| s.eager_max as usize);
+        let eager_max = self.vcs.get(vc).map_or(self.budget.eager_max, |s| s.eager_max as usize);
         if len > eager_max && !self.is_eager(io, vc, len, contig.is_some()) {
             return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
         }
@@ -139,7 +129,7 @@ impl Ch3 {
             return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
         }
         let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
-        let req = self.new_req(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
+        let req = self.reqs.make(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.charge = charge;
         }
@@ -161,7 +151,7 @@ impl Ch3 {
         if !self.take_credit(vc, charge) {
             return Ok(self.send_announced(io, vc, seg, env, Mode::Sync, true));
         }
-        let req = self.new_req(
+        let req = self.reqs.make(
             io.core,
             Some(vc),
             seg,
@@ -174,7 +164,7 @@ impl Ch3 {
         let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));
         match send_with(io, vc, req, &hdr) {
             Ok(Sent::Done) => {
-                if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.side.get_mut(req) {
+                if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.reqs.side.get_mut(req) {
                     *sent = true;
                 }
                 Ok(req)
@@ -203,8 +193,7 @@ impl Ch3 {
                 Ok(req)
             }
             Err(e) => {
-                io.core.reqs.remove(req);
-                self.side.remove(req);
+                self.reqs.discard(io.core, req);
                 Err(e)
             }
         }
@@ -215,24 +204,22 @@ impl Ch3 {
     #[cold]
     #[inline(never)]
     fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
-        if let Some(rreq) = self.posted.take_match(&env) {
+        if let Some(rreq) = self.queues.posted.take_match(&env) {
             let len = seg.remaining() as u64;
-            let sreq = self.new_req(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
+            let sreq = self.reqs.make(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
             self.deliver_local(io, rreq, env, sreq, len);
             return sreq;
         }
         let len = seg.remaining();
-        let held = self.own_held + u64::from(credit::charge(len.min(self.eager_max) as u32));
         let msg =
             |body| Unexpected { vc: None, sreq: None, len: len as u64, body, epoch: 0, since: Time::ZERO };
-        if mode != Mode::Sync && len <= self.eager_max && held <= self.own_max {
-            self.own_held = held;
-            let mut buf = self.pool.take(len);
+        if mode != Mode::Sync && self.budget.take_own(len) {
+            let mut buf = self.reqs.pool.take(len);
             seg.pack(&mut buf);
             self.keep(env, msg(Body::Whole(buf)));
             return DONE;
         }
-        let sreq = self.new_req(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
+        let sreq = self.reqs.make(io.core, None, seg, MpiReq::new(Role::SelfSend, env));
         self.keep(env, msg(Body::Local(sreq)));
         sreq
     }
@@ -247,11 +234,11 @@ impl Ch3 {
     pub(super) fn sync_ack(&mut self, io: &mut DevIo<'_>, vc: VcId, sreq: u64) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(sreq);
         let live = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
-        match self.side.get_mut(req) {
+        match self.reqs.side.get_mut(req) {
             Some(MpiReq { role: Role::SyncSend { sent, answer }, .. }) if live && answer.is_none() => {
                 *answer = Some(Answer::Matched);
                 if *sent {
-                    self.finish(io.core, req, Outcome::Done);
+                    self.reqs.finish(io.core, req, Outcome::Done);
                 }
                 Ok(())
             }
@@ -260,73 +247,5 @@ impl Ch3 {
                 payload: 0,
             }),
         }
-    }
-
-    /// Uses up a request that has succeeded and owns nothing, and says what it had matched; whether it was such a one. If not, nothing has happened, and there
-    /// is more to be said of it: that is [`Ch3::take_result`]'s to do.
-    #[inline]
-    pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId, matched: &mut Matched) -> bool {
-        let is_plain = |m: &MpiReq| {
-            *matched = m.matched.by_words();
-            m.is_plain()
-        };
-        core.reqs.retire_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false))
-    }
-
-    /// As [`Ch3::take_plain`], for those who do not ask for the status.
-    #[inline]
-    pub(crate) fn use_up_plain(&mut self, core: &mut Core, req: ReqId) -> bool {
-        self.take_plain(core, req, &mut Matched::default())
-    }
-
-    /// The result of a finished request, which is thereby used up: status, what the message was cut
-    /// from, the memory that the device held for it.
-    #[inline]
-    pub(crate) fn take_result(
-        &mut self,
-        core: &mut Core,
-        req: ReqId,
-    ) -> (Outcome, Status, Option<u64>, Owned) {
-        let Some(outcome) = core.take(req) else {
-            return (Outcome::Done, Status::default(), None, Owned::Nothing);
-        };
-        let cancelled = outcome == Outcome::Cancelled;
-        let used = self.side.remove_with(req, |m| {
-            let cut = (m.truncated_from > 0).then_some(m.truncated_from);
-            (m.matched.status(), cut, std::mem::take(&mut m.owned))
-        });
-        let (status, cut, owned) = used.unwrap_or_default();
-        (outcome, Status { cancelled, ..status }, cut, owned)
-    }
-
-    /// Keeps memory for a request until that is used up. Returns it if the request borrows none:
-    /// its data was copied, and several messages may have this request.
-    pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) -> Owned {
-        if let Some(m) = self.side.get_mut(req) {
-            m.owned = owned;
-        } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
-            let mut m = MpiReq::new(Role::Send, Envelope::new(0, 0, 0));
-            m.owned = owned;
-            self.side.set(req, m);
-        } else {
-            return owned;
-        }
-        Owned::Nothing
-    }
-
-    /// Drops the device's part of a request that has left the core's slab.
-    pub(crate) fn clear_side(&mut self, req: ReqId) {
-        self.side.clear(req);
-    }
-
-    /// Gives a request up: it is freed with its memory when it finishes.
-    ///
-    /// If the core finishes it, [`Ch3::clear_side`] frees the memory.
-    pub(crate) fn forget(&mut self, core: &mut Core, req: ReqId) {
-        if let Some(m) = self.side.get_mut(req) {
-            m.forgotten = true;
-        }
-        // It may be the core that finishes it.
-        core.detach_reported(req);
     }
 }

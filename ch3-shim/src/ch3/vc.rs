@@ -1,12 +1,9 @@
-//! The device's part of a VC, and how a VC is made: at its first use, by a netmod that is chosen from the peer's card, or by the one that the
-//! peer has come by.
+//! The device's part of a VC.
 
 use std::sync::Arc;
 
-use netmod_core::{Card, PeerName, Refusal, VcError, VcErrorKind, VcId, VcLife};
-
-use super::{Ch3, DevIo, Route, Space, Terms, WORLD, failure, flow};
-use crate::netset::Chosen;
+use super::credit::Flow;
+use super::{Route, Space};
 use crate::tagmatch::Envelope;
 
 /// The device's part of a VC.
@@ -23,7 +20,7 @@ pub(crate) struct VcSide {
     /// The trace has told that sends wait for credit.
     pub starved: bool,
     /// How much may be sent either way.
-    pub flow: flow::Flow,
+    pub flow: Flow,
     /// Connections that its netmod had counted when a send last made it active, modulo 255;
     /// [`VcSide::CONNECTED`] if one has been reported since.
     pub connects_before: u8,
@@ -55,176 +52,17 @@ impl VcSide {
         let context = self.space.of_wire(env.context())?;
         Some(Envelope::of_words(context, env.source_tag()))
     }
-}
 
-impl Route {
-    /// The way to a process with this card.
-    pub(super) fn of(chosen: Chosen, card: &Card) -> Route {
-        Route {
-            choice: chosen.why.into(),
-            order: Some(chosen.order.into()),
-            host: failure::host_of(card).map(Into::into),
+    /// Traces that sends begin to wait for credit, or that none waits any more.
+    pub(super) fn trace(&mut self) {
+        let (peer, starved) = (self.rank, self.flow.out.waiting() > 0);
+        if std::mem::replace(&mut self.starved, starved) == starved {
+            return;
         }
-    }
-}
-
-/// Name under which a rank's card is published: at first, or at the n-th
-/// [`ckpt_rejoin`](crate::Vci::ckpt_rejoin).
-pub(crate) fn card_key(rank: u32, rejoins: u32) -> String {
-    match rejoins {
-        0 => format!("netmod-card-{rank}"),
-        n => format!("netmod-card-{rank}.{n}"),
-    }
-}
-
-/// The rank whose card has this name.
-pub(crate) fn rank_of_key(key: &str) -> Option<u32> {
-    key.strip_prefix("netmod-card-")?.split('.').next()?.parse().ok()
-}
-
-impl Ch3 {
-    /// The VC of a rank of a group, if it has been used.
-    #[inline]
-    pub(crate) fn known_vc(&self, group: u32, rank: u32) -> Option<VcId> {
-        self.groups.get(group).and_then(|g| g.vcs.get(rank))
-    }
-
-    /// Makes the VC of a rank by a netmod: that chosen from its card, or the one it has come by.
-    #[cold]
-    pub(super) fn make_vc(
-        &mut self,
-        io: &mut DevIo<'_>,
-        (group, rank): (u32, u32),
-        netmod: u8,
-        route: Route,
-        card: Option<&Card>,
-    ) -> Result<VcId, VcError> {
-        let Some((id, space)) = self.groups.get(group).map(|g| (g.id, g.space)) else {
-            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
-        };
-        let peer = PeerName { group: id, rank };
-        let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
-        if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card) {
-            io.core.vcs.remove(vc);
-            return Err(e);
-        }
-        tracing::debug!(target: "netmod::vc", group, peer = rank, choice = %route.choice, "new VC");
-        let near = io.netmod.is_near(io.core, vc);
-        self.add_vc(vc, near, (group, rank), space, route);
-        Ok(vc)
-    }
-
-    /// Makes the VC of a rank by the netmod that it has come by.
-    pub(super) fn make_vc_of_caller(
-        &mut self,
-        io: &mut DevIo<'_>,
-        group: u32,
-        rank: u32,
-        netmod: u8,
-    ) -> Result<VcId, VcError> {
-        let route = Route { choice: "the peer connected by it".into(), ..Route::default() };
-        self.make_vc(io, (group, rank), netmod, route, None)
-    }
-
-    /// Makes the VC of a rank by the netmod that is chosen from its card.
-    pub(super) fn make_vc_by_card(
-        &mut self,
-        io: &mut DevIo<'_>,
-        (group, rank): (u32, u32),
-        card: &Card,
-    ) -> Result<VcId, VcError> {
-        let Some((id, me)) = self.groups.get(group).map(|g| (g.id, g.own_name())) else {
-            return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
-        };
-        let chosen = io.netmod.choose(me, PeerName { group: id, rank }, card)?;
-        self.make_vc(io, (group, rank), chosen.netmod, Route::of(chosen, card), Some(card))
-    }
-
-    /// A peer has connected by a netmod: it gets its VC there, unless it is not wanted or its VC is at another netmod.
-    #[cold]
-    pub(super) fn new_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, netmod: u8) {
-        let group = self.groups.find(&peer.group).filter(|_| !self.finalizing);
-        let known = group.and_then(|n| Some((n, self.groups.get(n)?))).filter(|(_, g)| peer.rank < g.size);
-        match known.map(|(n, g)| (n, g.vcs.get(peer.rank))) {
-            Some((n, None)) => match self.make_vc_of_caller(io, n, peer.rank, netmod) {
-                Ok(vc) => self.peer_came(io, vc, peer),
-                Err(_) => io.netmod.refuse_peer(peer, Refusal::NotWanted),
-            },
-            Some((_, Some(vc))) if io.core.vcs.get(vc).is_some_and(|v| v.netmod != netmod) => {
-                io.netmod.refuse_peer(peer, Refusal::OtherNetmod);
-                let (here, there) = (io.core.vcs.get(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
-                let text = format!("it connects by {there}, and this process by {}", io.netmod.name_of(here));
-                // What this side has sent, or will send, the peer refuses likewise.
-                io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Mismatch, Some(peer), text));
-            }
-            _ => io.netmod.refuse_peer(peer, Refusal::NotWanted),
-        }
-    }
-
-    /// The error of a VC for which the two ends have chosen different netmods, with both orders and the way out.
-    pub(super) fn with_orders(&self, io: &DevIo<'_>, vc: VcId, error: VcError) -> VcError {
-        let route = self.vcs.get(vc).map(|s| s.route.clone()).unwrap_or_default();
-        let text = format!(
-            "the two ends of the connection chose different netmods ({error}): here {}; NETMOD is {} here and {} there; \
-             leave out the netmod by which only one of them reaches the other",
-            route.choice,
-            io.netmod.offer().order(),
-            route.order.as_deref().unwrap_or("not known"),
-        );
-        let full = VcError::new(VcErrorKind::Mismatch, error.peer(), text);
-        match &route.host {
-            Some(host) => full.on_host(&**host),
-            None => full,
-        }
-    }
-
-    /// The device's part of a new VC. `near`: its netmod shares memory with the peer.
-    pub(super) fn add_vc(
-        &mut self,
-        vc: VcId,
-        near: bool,
-        (group, rank): (u32, u32),
-        space: Space,
-        route: Route,
-    ) {
-        // Processes of other jobs may have been started with other settings.
-        let terms = if group == WORLD { self.terms } else { Terms::STRANGERS };
-        let most = self.eager_max.min(terms.eager_max());
-        let eager_open = near && self.lmt.got_from <= most;
-        let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
-        let flow = flow::Flow::new(terms);
-        let route = self.names.shared(route);
-        let side = VcSide {
-            rank,
-            space,
-            eager_max,
-            eager_open,
-            starved: false,
-            flow,
-            connects_before: VcSide::CONNECTED,
-            losses: 0,
-            closes: 0,
-            route,
-        };
-        self.vcs.set(vc, side);
-        if let Some(g) = self.groups.get_mut(group) {
-            g.vcs.set(rank, Some(vc));
-        }
-    }
-
-    /// The threshold between eager and rendezvous on one VC.
-    pub(crate) fn set_eager_max(&mut self, vc: VcId, bytes: usize) {
-        if let Some(s) = self.vcs.get_mut(vc) {
-            s.eager_max = bytes.min(self.terms.eager_max()) as u32;
-            s.eager_open = false;
-        }
-    }
-
-    /// The VC of a rank of the job, made by its card if it has none.
-    pub(crate) fn vc_by_card(&mut self, io: &mut DevIo<'_>, rank: u32, card: &Card) -> Result<VcId, VcError> {
-        match self.known_vc(WORLD, rank) {
-            Some(vc) => Ok(vc),
-            None => self.make_vc_by_card(io, (WORLD, rank), card),
+        if starved {
+            tracing::debug!(target: "netmod::message", peer, "no credit left: sends wait");
+        } else {
+            tracing::debug!(target: "netmod::message", peer, "credit again: no send waits any more");
         }
     }
 }

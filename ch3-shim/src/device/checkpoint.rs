@@ -97,7 +97,7 @@ impl Vci {
         engine.netmod.business_card(&mut card).map_err(broken)?;
         engine.netmod.offer().emit(&mut card).map_err(broken)?;
         let card = card.finish();
-        self.ch3.own_card = card.clone().into();
+        self.ch3.lookups.own_card = card.clone().into();
         Ok(card)
     }
 
@@ -134,7 +134,7 @@ impl Vci {
         let (me, ranks) = (world.me, 0..world.size);
         let rejoins = self.ch3.lookups.rejoins + 1;
         let boot = &mut self.ch3.boot;
-        boot.put(&card_key(me, rejoins), &self.ch3.own_card).map_err(Error::Launcher)?;
+        boot.put(&card_key(me, rejoins), &self.ch3.lookups.own_card).map_err(Error::Launcher)?;
         boot.barrier_begin().map_err(Error::Launcher)?;
         let mut idle = false;
         while !self.ch3.boot.barrier_poll().map_err(Error::Launcher)? {

@@ -57,7 +57,7 @@ impl Vci {
             self.free_raw(req);
         }
         while let Some(req) = self.engine.core.next_released() {
-            self.ch3.clear_side(req);
+            self.ch3.reqs.clear_side(req);
         }
     }
 }

@@ -19,13 +19,13 @@ use super::watch::Watching;
 use super::yielding::Yields;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
-    Ch3, DeviceStats, ENTRY, Failures, Group, Groups, Lmt, Lookups, Names, Pool, Ports, Terms, card_key,
+    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, Ports, Queues, Requests,
+    Routes, Terms, card_key,
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
 use crate::netset::{AnyNetmod, Missing, NetSet};
 use crate::progress::Guarded;
-use crate::tagmatch::{PostedQueue, UnexpectedQueue};
 use crate::tell::warn;
 use crate::wrapped::wrap;
 
@@ -424,29 +424,16 @@ impl Builder {
                 boot: self.boot,
                 groups,
                 ports: Ports::new(),
-                own_card: card.into(),
-                posted: PostedQueue::new(),
-                unexpected: UnexpectedQueue::new(),
-                side: SideTable::new(),
+                queues: Queues::new(),
+                reqs: Requests::new(POOL_BYTES, clock_now),
                 vcs: SideTable::new(),
+                routes: Routes::default(),
                 lmt: Lmt::new(&self.cfg, near, crowded, clock.clone()),
-                names: Names::default(),
-                close_ops: 0,
-                pool: Pool::new(POOL_BYTES),
-                stats: DeviceStats::default(),
-                eager_max: self.cfg.eager_max,
-                terms,
-                loans: u32::try_from(self.cfg.unexpected_max / 4).unwrap_or(u32::MAX) / ENTRY,
-                loans_warned: false,
-                wanting: Vec::new(),
-                wants: 0,
-                own_held: 0,
-                own_max: self.cfg.unexpected_max as u64 / 4,
-                finalizing: false,
-                now: clock_now,
+                budget: Budget::new(&self.cfg, terms),
+                closing: Closing::default(),
                 failures: Failures::default(),
-                lookups: Lookups::default(),
-                latecomers: Vec::new(),
+                lookups: Lookups::new(card.into()),
+                stats: DeviceStats::default(),
             },
             cfg: self.cfg,
             now: clock_now,

@@ -264,7 +264,7 @@ impl Vci {
             }
         }
         self.ask_for_failures();
-        self.ch3.finalizing = true;
+        self.ch3.closing.finalizing = true;
         let now = self.now;
         self.ch3.close_ports(&mut self.engine.io(now));
         let world = &self.ch3.groups.world;
@@ -291,14 +291,14 @@ impl Vci {
         let mut vcs = std::mem::take(vcs);
         // Nothing is sent any more, and no new peer is taken in; but one that was known may have had
         // something to say.
-        for vc in std::mem::take(&mut self.ch3.latecomers) {
+        for vc in std::mem::take(&mut self.ch3.closing.latecomers) {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
             vcs.push(vc);
         }
         vcs.retain(|vc| !self.at_rest(*vc));
         if vcs.is_empty() {
-            debug_assert_eq!(self.ch3.close_ops, 0);
+            debug_assert_eq!(self.ch3.closing.ops, 0);
             self.part(None);
             return Step::Busy;
         }

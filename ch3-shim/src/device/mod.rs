@@ -286,12 +286,12 @@ impl Vci {
 
     /// Messages that wait for a receive.
     pub fn unexpected_len(&self) -> usize {
-        self.ch3.unexpected.len()
+        self.ch3.queues.unexpected.len()
     }
 
     /// Receives that wait for a message.
     pub fn posted_len(&self) -> usize {
-        self.ch3.posted.len()
+        self.ch3.queues.posted.len()
     }
 
     /// The netmods in use, in order of preference.
@@ -309,7 +309,11 @@ impl Vci {
                     rank,
                     state: v.state.name(),
                     choice: self.ch3.vcs.get(vc).map(|s| s.route.choice.to_string()).unwrap_or_default(),
-                    eager_max: self.ch3.vcs.get(vc).map_or(self.ch3.eager_max, |s| s.eager_max as usize),
+                    eager_max: self
+                        .ch3
+                        .vcs
+                        .get(vc)
+                        .map_or(self.ch3.budget.eager_max, |s| s.eager_max as usize),
                     flow: self.ch3.flow_report(vc),
                     netmod: netmod_core::Diagnose::describe(&engine.netmod, &engine.core, vc),
                     stats: v.stats,
@@ -382,7 +386,7 @@ impl Vci {
     #[inline]
     pub(super) fn tick(&mut self) {
         self.now = self.clock.now();
-        self.ch3.now = self.now;
+        self.ch3.reqs.now = self.now;
     }
 
     fn deadline_in(&mut self, after: std::time::Duration) -> Time {

@@ -196,7 +196,7 @@ impl Vci {
         if raw.is_over() {
             return Request { raw, kept: owned, dropped: None };
         }
-        let kept = self.ch3.own(&self.engine.core, raw.0, owned);
+        let kept = self.ch3.reqs.own(&self.engine.core, raw.0, owned);
         Request { raw, kept, dropped: Some(Arc::clone(&self.dropped)) }
     }
 

@@ -52,7 +52,7 @@ fn nobody() -> Envelope {
 
 impl Vci {
     fn look(&mut self, pattern: &Pattern) -> Option<Status> {
-        self.ch3.unexpected.peek_match(pattern).map(|(env, m)| status_of(env, Some(m)))
+        self.ch3.queues.unexpected.peek_match(pattern).map(|(env, m)| status_of(env, Some(m)))
     }
 
     /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
@@ -91,12 +91,12 @@ impl Vci {
     /// What a probe that has found nothing has looked at.
     pub(super) fn seen(&self, source: i32, tag: i32, comm: Comm) -> Result<Seen> {
         let pattern = self.incoming(source, tag, comm)?;
-        Ok(Seen { pattern, unexpected: self.ch3.stats.unexpected, wants: self.ch3.wants })
+        Ok(Seen { pattern, unexpected: self.ch3.stats.unexpected, wants: self.ch3.budget.wants })
     }
 
     /// Whether that probe should look again.
     pub(super) fn has_news(&self, seen: &Seen) -> bool {
-        (self.ch3.stats.unexpected, self.ch3.wants) != (seen.unexpected, seen.wants)
+        (self.ch3.stats.unexpected, self.ch3.budget.wants) != (seen.unexpected, seen.wants)
             || self.check_source(&seen.pattern).is_err()
     }
 
@@ -120,7 +120,7 @@ impl Vci {
     /// Progress for a message that is not here yet, and another look.
     fn look_again(&mut self, pattern: &Pattern) -> Result<Option<Status>> {
         self.prod(|_| false)?;
-        if self.ch3.has_wanting() && self.look(pattern).is_none() {
+        if self.ch3.budget.has_wanting() && self.look(pattern).is_none() {
             let now = self.now;
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);
         }
@@ -148,7 +148,7 @@ impl Vci {
     }
 
     fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
-        let (env, body) = self.ch3.unexpected.take_match(pattern)?;
+        let (env, body) = self.ch3.queues.unexpected.take_match(pattern)?;
         self.watching.found();
         Some(Message { env, losses: self.ch3.losses(body.vc), body: Some(body) })
     }
@@ -161,7 +161,7 @@ impl Vci {
         }
         let Some(body) = msg.body else { return RawReq::DONE };
         let now = self.now;
-        let req = self.ch3.new_req(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));
+        let req = self.ch3.reqs.make(&mut self.engine.core, None, seg, MpiReq::new(Role::Recv, msg.env));
         self.ch3.deliver_held(&mut self.engine.io(now), req, msg.env, body, msg.losses);
         RawReq(req)
     }

@@ -129,7 +129,7 @@ impl Vci {
             return (Ok(status), Owned::Nothing);
         }
         let mut matched = Matched::default();
-        if self.ch3.take_plain(&mut self.engine.core, req.0, &mut matched) {
+        if self.ch3.reqs.take_plain(&mut self.engine.core, req.0, &mut matched) {
             return (Ok(matched.status()), Owned::Nothing);
         }
         let (status, result, owned) = self.take_whole(req);
@@ -140,7 +140,7 @@ impl Vci {
     /// that the device held for it.
     #[inline(never)]
     pub(super) fn take_whole(&mut self, req: RawReq) -> (Status, Result<()>, Owned) {
-        let (outcome, status, cut, owned) = self.ch3.take_result(&mut self.engine.core, req.0);
+        let (outcome, status, cut, owned) = self.ch3.reqs.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
             (Outcome::Failed(e), _) => Err(self.blame(e)),
             (Outcome::Done, Some(sent)) => Err(Error::Truncated { status, sent }),
@@ -159,7 +159,7 @@ impl Vci {
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
         let (mut plain, mut matched) = (false, Matched::default());
         self.wait_until(Time::NEVER, |d| {
-            plain = d.ch3.take_plain(&mut d.engine.core, req.0, &mut matched);
+            plain = d.ch3.reqs.take_plain(&mut d.engine.core, req.0, &mut matched);
             plain || d.is_settled(req)
         })?;
         if plain { Ok(matched.by_words().status()) } else { self.take_settled(req) }
@@ -235,7 +235,7 @@ impl Vci {
         out: &mut Option<&mut Vec<Status>>,
         failed: &mut Option<Error>,
     ) -> bool {
-        if out.is_none() && (r.is_over() || self.ch3.use_up_plain(&mut self.engine.core, r.0)) {
+        if out.is_none() && (r.is_over() || self.ch3.reqs.use_up_plain(&mut self.engine.core, r.0)) {
             *r = RawReq::NULL;
             return true;
         }
@@ -387,7 +387,7 @@ impl Vci {
         } else if self.is_finished(req) {
             let _ = self.take(req);
         } else {
-            self.ch3.forget(&mut self.engine.core, req.0);
+            self.ch3.reqs.forget(&mut self.engine.core, req.0);
         }
     }
 

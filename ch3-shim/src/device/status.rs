@@ -45,8 +45,8 @@ impl Vci {
             netmods: self.netmods().iter().map(|n| (*n).to_owned()).collect(),
             opened: self.engine.netmod.netmods().map(Diagnose::opened).collect(),
             cores: super::sharing::explain(self.pollers, self.threads),
-            posted: self.ch3.posted.len(),
-            unexpected: self.ch3.unexpected.len(),
+            posted: self.ch3.queues.posted.len(),
+            unexpected: self.ch3.queues.unexpected.len(),
             unexpected_bytes: self.ch3.stats.unexpected_bytes,
             unexpected_high: self.ch3.stats.unexpected_high,
             ..StatusReport::default()
@@ -76,7 +76,7 @@ impl Vci {
         let mut bound = BTreeMap::new();
         let mut under_way: Vec<(ReqId, &Request, Option<&MpiReq>)> = Vec::new();
         for (id, r) in self.engine.core.reqs.iter() {
-            let mpi = self.ch3.side.get(id);
+            let mpi = self.ch3.reqs.side.get(id);
             let Some((_, wait)) = waits_for(mpi, self.ch3.lmt.is_offered(id)) else { continue };
             if r.is_finished() {
                 report.unclaimed += 1;
@@ -110,7 +110,7 @@ impl Vci {
     }
 
     fn report_unexpected(&self, report: &mut StatusReport) {
-        for (_, env, u) in self.ch3.unexpected.iter().take(LISTED) {
+        for (_, env, u) in self.ch3.queues.unexpected.iter().take(LISTED) {
             report.unexpected_list.push(UnexpectedStatus {
                 source: env.source(),
                 tag: env.tag(),

@@ -51,7 +51,7 @@ impl Vci {
     /// When peers are to be watched; never if the process manager tells of all of them.
     pub(super) fn watch_deadline(&self) -> Time {
         let world = self.asking.is_mute() && self.size() > 1;
-        let any = !self.ch3.finalizing && (world || self.ch3.groups.iter().nth(1).is_some());
+        let any = !self.ch3.closing.finalizing && (world || self.ch3.groups.iter().nth(1).is_some());
         if any { self.watching.next } else { Time::NEVER }
     }
 
@@ -104,7 +104,7 @@ impl Vci {
             }
             false
         };
-        self.ch3.posted.any(&mut waits_for);
+        self.ch3.queues.posted.any(&mut waits_for);
         if let Some(p) = &self.watching.sought {
             waits_for(p);
         }

@@ -21,17 +21,17 @@ impl Ch3 {
     ) -> Result<usize, PacketFault> {
         let len = usize::try_from(pkt.payload_len()).unwrap_or(usize::MAX);
         let here = rest.take(len);
-        let mut buf = self.pool.take(len);
+        let mut buf = self.reqs.pool.take(len);
         let n = here.copy_to(&mut buf);
         if n == len {
             let result = self.cookie_came(io, vc, pkt, &buf);
-            self.pool.give(buf);
+            self.reqs.pool.give(buf);
             return result.map(|()| n);
         }
         let seg = segment_of(&mut buf[n..]);
         let mut mpi = MpiReq::new(Role::Cookie, Envelope::new(0, 0, 0));
         mpi.owned = Owned::Recv(buf);
-        let req = self.new_req(io.core, Some(vc), seg, mpi);
+        let req = self.reqs.make(io.core, Some(vc), seg, mpi);
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.on_done = OnDone::Upper;
         }
@@ -42,13 +42,12 @@ impl Ch3 {
 
     /// The rest of a cookie has come.
     pub(in crate::ch3) fn cookie_arrived(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
-        io.core.reqs.remove(req);
-        let owned = self.side.remove(req).map(|m| m.owned);
+        let buf = self.reqs.take_buffer(io.core, req);
         let at = self.lmt.arriving.iter().position(|(r, _)| *r == req);
-        let (Some(Owned::Recv(buf)), Some(at)) = (owned, at) else { return };
+        let (Some(buf), Some(at)) = (buf, at) else { return };
         let (_, pkt) = self.lmt.arriving.swap_remove(at);
         let result = self.cookie_came(io, vc, pkt, &buf);
-        self.pool.give(buf);
+        self.reqs.pool.give(buf);
         match result {
             Ok(()) => {}
             Err(PacketFault::Drop { what, .. }) => io.core.count_fault(vc, &what),
@@ -65,7 +64,7 @@ impl Ch3 {
     /// The VC of a cookie that is arriving is lost.
     pub(in crate::ch3) fn cookie_lost(&mut self, core: &mut netmod_core::Core, req: ReqId) {
         self.lmt.arriving.retain(|(r, _)| *r != req);
-        self.free_arriving(core, req);
+        self.reqs.free_arriving(core, req);
     }
 
     fn cookie_came(

@@ -82,7 +82,7 @@ impl Ch3 {
         len: usize,
         contiguous: bool,
     ) -> bool {
-        let most = self.eager_max.min(self.terms.eager_max());
+        let most = self.budget.most_eager(self.budget.terms);
         if len > most || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {
             return false;
         }

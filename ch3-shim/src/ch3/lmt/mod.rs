@@ -5,6 +5,7 @@
 //! `rest` how these go for a checkpoint, `onesided` the registrations and moves of Put and Get,
 //! `unmet` what is said where `NETMOD_LMT` cannot be honoured.
 
+mod announced;
 mod arriving;
 mod choosing;
 mod copy;
@@ -23,13 +24,14 @@ use netmod_lmt::coop::{InQueue, OutQueue, Rest};
 use netmod_lmt::rates::Measured;
 use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, SendLmt, SendPhase, Window};
 
+use super::lent::send_with;
 use super::pool::segment_of;
-use super::send::send_with;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
 use crate::clock::Clock;
 use crate::pkt::{CookieLen, Packet};
 use crate::status::Status;
 use crate::tagmatch::Envelope;
+pub(crate) use announced::{Announced, Kept};
 use choosing::Part;
 use onesided::{Bounces, OneSided};
 use unmet::Unmet;
@@ -59,39 +61,6 @@ struct Transfer {
     sync: bool,
     /// Receivers: the way that is timed.
     timed: Option<Strategy>,
-}
-
-/// What RTS says of how its message may move.
-#[derive(Clone, Debug)]
-pub(crate) struct Announced {
-    /// The modes that both sides can take part in.
-    modes: Modes,
-    /// For Get, the sender's first window.
-    first: Option<Keyed>,
-}
-
-impl Announced {
-    /// Nothing but Null.
-    pub(crate) const NULL: Announced = Announced { modes: Modes::NULL, first: None };
-
-    /// The same for an entry among unexpected messages, which stays small: only a window, which few have, takes memory of its own.
-    pub(crate) fn keep(self) -> Kept {
-        Kept { modes: self.modes, first: self.first.map(Box::new) }
-    }
-}
-
-/// What RTS has said, for as long as nobody receives its message.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    modes: Modes,
-    first: Option<Box<Keyed>>,
-}
-
-impl Kept {
-    /// What RTS has said.
-    pub(crate) fn announced(self) -> Announced {
-        Announced { modes: self.modes, first: self.first.map(|keyed| *keyed) }
-    }
 }
 
 /// Rings of a VC, both ways.
@@ -238,7 +207,7 @@ impl Ch3 {
 
     /// Sends RTS, with the first window of Get if there is one.
     fn send_rts(&mut self, io: &mut DevIo<'_>, req: ReqId, first: Option<Window>) {
-        let Some(env) = self.side.get(req).map(|m| m.env) else { return };
+        let Some(env) = self.reqs.side.get(req).map(|m| m.env) else { return };
         let first = first.and_then(|w| self.keyed(req, w));
         let Some(t) = self.lmt.transfers.get_mut(req) else { return };
         let refused = first.is_none() && t.offered.has(Mode::Get);
@@ -269,7 +238,7 @@ impl Ch3 {
         cookie: &Cookie,
         packet: impl Fn(CookieLen) -> Packet,
     ) {
-        let mut bytes = self.pool.take(COOKIE);
+        let mut bytes = self.reqs.pool.take(COOKIE);
         bytes.clear();
         cookie.emit_to(&mut bytes);
         let Some(len) = CookieLen::new(bytes.len()) else {
@@ -279,18 +248,18 @@ impl Ch3 {
         let seg = segment_of(&mut bytes);
         let Some(data) = SendBuf::of_segment(&seg) else { return };
         match io.netmod.i_start_contig_msg(io.core, vc, &packet(len).emit(), data) {
-            Ok(None) => self.pool.give(bytes),
+            Ok(None) => self.reqs.pool.give(bytes),
             Ok(Some(req)) => {
                 match io.core.reqs.get_mut(req).filter(|r| !r.copied) {
-                    None => self.pool.give(bytes),
+                    None => self.reqs.pool.give(bytes),
                     Some(r) => {
                         r.on_done = OnDone::Upper;
                         let mut mpi = MpiReq::new(Role::SentCookie, Envelope::new(0, 0, 0));
                         mpi.owned = Owned::Recv(bytes);
-                        self.side.set(req, mpi);
+                        self.reqs.side.set(req, mpi);
                     }
                 }
-                self.forget(io.core, req);
+                self.reqs.forget(io.core, req);
             }
             // The VC is going down; Event::Down follows and fails what depended on the packet.
             Err(e) => tracing::debug!(%e, "packet with a cookie not sent"),
@@ -323,7 +292,7 @@ impl Ch3 {
             mode = Mode::Null;
         }
         let timed = Strategy::of(mode).filter(|_| tried);
-        if let Some(m) = self.side.get(req) {
+        if let Some(m) = self.reqs.side.get(req) {
             let Status { source: peer, tag, .. } = m.matched.status();
             tracing::trace!(target: "netmod::message", %req, peer, tag, bytes = room, %mode, "CTS sent");
         }
@@ -392,7 +361,7 @@ impl Ch3 {
         if let Some(r) = io.core.reqs.get_mut(req) {
             r.seg.truncate(usize::try_from(total).unwrap_or(usize::MAX));
         }
-        let tag = self.side.get(req).map(|m| m.env.tag());
+        let tag = self.reqs.side.get(req).map(|m| m.env.tag());
         tracing::trace!(target: "netmod::message", %req, tag, bytes = total, %mode, "CTS came");
         self.lmt_do(io, req, acts, false);
         Ok(())
@@ -589,7 +558,7 @@ impl Ch3 {
                     // The core finishes it.
                     Ok(Sent::Queued) => return,
                     Ok(Sent::Done) => Event::Moved,
-                    Err(e) => return self.finish(io.core, req, Outcome::Failed(e)),
+                    Err(e) => return self.reqs.finish(io.core, req, Outcome::Failed(e)),
                 }
             }
             Action::Attach => Event::Attached(self.attach_ring(vc, ring)),
@@ -616,12 +585,14 @@ impl Ch3 {
                 }))
             }
         };
-        if outcome == Outcome::Done && self.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvRecv)) {
+        if outcome == Outcome::Done
+            && self.reqs.side.get(req).is_some_and(|m| matches!(m.role, Role::RndvRecv))
+        {
             self.trace_received(req);
         }
         self.lmt_took(req, outcome == Outcome::Done);
         self.lmt.transfers.clear(req);
         self.forget_onesided(req);
-        self.finish(io.core, req, outcome);
+        self.reqs.finish(io.core, req, outcome);
     }
 }

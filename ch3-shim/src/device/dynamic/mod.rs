@@ -118,7 +118,7 @@ impl Vci {
     pub fn open_port(&mut self) -> Result<PortName> {
         self.check_origin()?;
         let (tag, key) = (u64::from_le_bytes(random()?), random::<KEY_LEN>()?);
-        let card = Card::parse(&self.ch3.own_card)
+        let card = Card::parse(&self.ch3.lookups.own_card)
             .map_err(|e| Error::Meet(format!("open_port: this process's {e}")))?;
         let now = self.now;
         self.ch3.open_port(&mut self.engine.io(now), tag, key)?;

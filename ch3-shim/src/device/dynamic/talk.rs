@@ -52,7 +52,7 @@ impl Vci {
             if self.now >= deadline {
                 return Ok(None);
             }
-            let news = |d: &Vci| (d.ch3.stats.unexpected, d.ch3.wants);
+            let news = |d: &Vci| (d.ch3.stats.unexpected, d.ch3.budget.wants);
             let seen = news(self);
             self.wait_until(deadline, |d| news(d) != seen || d.check_source(&pattern).is_err())?;
         };
@@ -75,7 +75,7 @@ impl Vci {
     /// Whether a message of a process waits to be heard.
     pub(super) fn has_spoken(&mut self, from: u32, tag: i32, comm: Comm) -> bool {
         let pattern = Pattern::new(comm.context, from as i32, tag);
-        self.ch3.unexpected.peek_match(&pattern).is_some()
+        self.ch3.queues.unexpected.peek_match(&pattern).is_some()
     }
 
     /// The root hears what all other members say, in the order of their ranks.
@@ -103,7 +103,7 @@ impl Vci {
     /// The root collects the business cards of the members, which shows that all have come.
     pub(super) fn gather(&mut self, call: &Call) -> Result<Roster> {
         let mut roster: Roster = vec![Box::default(); self.size() as usize];
-        roster[call.root as usize] = self.ch3.own_card.clone();
+        roster[call.root as usize] = self.ch3.lookups.own_card.clone();
         self.hear_members(call, call.deadline, |rank, word| match word {
             Word::Card(card) => {
                 roster[rank as usize] = card;
@@ -172,7 +172,7 @@ impl Vci {
 
     /// What a member does: it follows the root until that says how the call has ended.
     pub(super) fn follow(&mut self, call: &Call) -> Result<Met> {
-        let card = Word::Card(self.ch3.own_card.clone()).emit();
+        let card = Word::Card(self.ch3.lookups.own_card.clone()).emit();
         self.say(&card, call.root, call.up, call.comm)?;
         // The root waits for all the others, which may be late, and then for the other job.
         let deadline = call.deadline + 2 * self.cfg.close_timeout;

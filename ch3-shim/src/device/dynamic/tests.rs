@@ -98,7 +98,7 @@ fn linger(dev: &mut Device, until: &std::sync::atomic::AtomicBool) {
 }
 
 fn own_party(dev: &Device) -> Party {
-    Party { root: 0, roster: vec![dev.ch3.own_card.clone()] }
+    Party { root: 0, roster: vec![dev.ch3.lookups.own_card.clone()] }
 }
 
 fn call(dev: &mut Device, what: &'static str, timeout: Duration) -> Call {

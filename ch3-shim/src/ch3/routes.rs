@@ -1,12 +1,16 @@
-//! What many VCs have in common, such as their hosts' names: each is held once.
+//! Routes: the netmod of a VC, the reason for it and the peer's host. VCs share equal routes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The way to a peer.
+use netmod_core::Card;
+
+use crate::netset::Chosen;
+
+/// The route to a peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Route {
-    /// Why its VC has the netmod it has.
+    /// The reason for the choice of the VC's netmod.
     pub choice: Box<str>,
     /// The peer's netmods in its order of preference, if its card was needed.
     pub order: Option<Box<str>>,
@@ -14,12 +18,29 @@ pub(crate) struct Route {
     pub host: Option<Box<str>>,
 }
 
+impl Route {
+    /// Makes the route to the process with this card.
+    pub(super) fn of(chosen: Chosen, card: &Card) -> Route {
+        Route {
+            choice: chosen.why.into(),
+            order: Some(chosen.order.into()),
+            host: host_of(card).map(Into::into),
+        }
+    }
+}
+
+/// Returns the host that a business card routes.
+pub(super) fn host_of(card: &Card) -> Option<String> {
+    let node = card.node().ok()?;
+    (!node.hostname.is_empty()).then_some(node.hostname)
+}
+
 /// The routes in use.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashSet<Arc<Route>>);
+pub(crate) struct Routes(HashSet<Arc<Route>>);
 
-impl Names {
-    /// The one copy of a route.
+impl Routes {
+    /// Returns the shared copy of a route.
     pub(crate) fn shared(&mut self, route: Route) -> Arc<Route> {
         if let Some(known) = self.0.get(&route) {
             return known.clone();
@@ -39,13 +60,13 @@ mod tests {
 
     #[test]
     fn equal_routes_are_held_once_and_unused_ones_not_for_ever() {
-        let mut names = Names::default();
+        let mut routes = Routes::default();
         let route = |choice: &str, host: Option<&str>| Route {
             choice: choice.into(),
             host: host.map(Into::into),
             order: None,
         };
-        let mut to = |host: &str| names.shared(route("tcp", Some(host)));
+        let mut to = |host: &str| routes.shared(route("tcp", Some(host)));
         let a = to("node1");
         assert!(Arc::ptr_eq(&a, &to("node1")));
         assert!(!Arc::ptr_eq(&a, &to("node2")));
@@ -53,8 +74,8 @@ mod tests {
             to(&format!("left{i}"));
         }
         assert!(Arc::ptr_eq(&a, &to("node1")));
-        assert!(!Arc::ptr_eq(&a, &names.shared(route("tcp", None))));
-        assert!(!Arc::ptr_eq(&a, &names.shared(route("shm", Some("node1")))));
-        assert!(names.0.len() < 100, "{}", names.0.len());
+        assert!(!Arc::ptr_eq(&a, &routes.shared(route("tcp", None))));
+        assert!(!Arc::ptr_eq(&a, &routes.shared(route("shm", Some("node1")))));
+        assert!(routes.0.len() < 100, "{}", routes.0.len());
     }
 }

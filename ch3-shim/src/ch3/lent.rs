@@ -1,0 +1,43 @@
+//! The memory that a message lends, and how a netmod gets it.
+
+use netmod_core::{Header, Netmod, ReqId, Run, Segment, SendBuf, Sent, VcError, VcId};
+
+use super::DevIo;
+
+/// The memory of a message: a segment, or a run, which the common path keeps in registers.
+pub(crate) trait Lent: Into<Segment> {
+    /// Bytes of the message.
+    fn len(&self) -> usize;
+    /// All of it, if it lies in one piece.
+    fn contig(&self) -> Option<SendBuf>;
+}
+
+impl Lent for Segment {
+    #[inline]
+    fn len(&self) -> usize {
+        self.remaining()
+    }
+    #[inline]
+    fn contig(&self) -> Option<SendBuf> {
+        SendBuf::of_segment(self)
+    }
+}
+
+impl Lent for Run {
+    #[inline]
+    fn len(&self) -> usize {
+        Run::len(self)
+    }
+    #[inline]
+    fn contig(&self) -> Option<SendBuf> {
+        Some(SendBuf::of_run(self))
+    }
+}
+
+/// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
+pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
+    match io.core.reqs.get(req).and_then(|r| SendBuf::of_segment(&r.seg)) {
+        Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),
+        None => io.netmod.send_noncontig(io.core, vc, req, hdr),
+    }
+}
