@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::netmod::{HDR_LEN, Header};
+use crate::header::{HDR_LEN, Header};
 
 /// The words of a message's header, by its halves.
 pub type Halves = [[u64; 2]; 2];

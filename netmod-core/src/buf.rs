@@ -78,21 +78,6 @@ impl SendBuf {
         unsafe { SendBuf::new(data.as_ptr(), data.len()) }
     }
 
-    /// Returns the rest of a segment if it is contiguous.
-    ///
-    /// The segment was lent under the same contract, and its request gets the result.
-    #[inline]
-    pub fn of_segment(seg: &crate::segment::Segment) -> Option<SendBuf> {
-        let (ptr, len) = seg.as_contig()?;
-        Some(NonNull::new(ptr).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len }))
-    }
-
-    /// Returns all of a run, which was lent under the same contract; its request gets the result.
-    #[inline]
-    pub fn of_run(run: &crate::segment::Run) -> SendBuf {
-        NonNull::new(run.base()).map_or(SendBuf::EMPTY, |ptr| SendBuf { ptr, len: run.len() })
-    }
-
     /// Returns the address of the first byte.
     #[inline]
     pub const fn as_ptr(&self) -> *const u8 {

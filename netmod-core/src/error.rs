@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::netmod::PeerName;
+use crate::peer::PeerName;
 
 /// A packet that its receiver cannot use, which is the peer's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

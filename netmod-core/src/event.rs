@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use crate::apart::{Halves, halves, whole};
 use crate::buf::RxBuf;
 use crate::error::VcError;
-use crate::netmod::{Header, PeerName};
+use crate::header::Header;
+use crate::peer::PeerName;
 use crate::slab::VcId;
 
 /// An event. The engine handles the events of one VC in the order in which they were pushed.

@@ -23,8 +23,10 @@ pub mod engine;
 pub mod error;
 pub mod event;
 pub mod files;
+pub mod header;
 pub mod lifecycle;
 pub mod netmod;
+pub mod peer;
 pub mod pollers;
 pub mod ranks;
 pub mod reply_backoff;
@@ -33,6 +35,7 @@ pub mod rma;
 pub mod segment;
 pub mod sendq;
 pub mod slab;
+pub mod state;
 pub mod stores;
 pub mod tell;
 pub mod time;
@@ -44,14 +47,15 @@ pub use card::{Card, CardError, CardWriter};
 pub use completion::CompletionTable;
 pub use config::Config;
 pub use cpus::CpuShare;
-pub use engine::{Core, DataAvail, Engine, Io, Progress, RecvTarget, Upper};
+pub use engine::{DataAvail, Engine, Io, Progress, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events, Seen};
+pub use header::{HDR_LEN, Header, NETMOD_FRAME};
 pub use netmod::{
-    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, GroupId, HDR_LEN, Header, Module, NETMOD_FRAME,
-    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Refusal, RemoteGroup, Sent, VcLife,
-    port_group,
+    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, Module, Netmod, NoCheckpoint, NoDynamicProcesses,
+    PollOrder, Refusal, Sent, VcLife,
 };
+pub use peer::{GroupId, PeerName, RemoteGroup, port_group};
 pub use pollers::Pollers;
 pub use ranks::RankTable;
 pub use reply_backoff::ReplyBackoff;
@@ -60,6 +64,7 @@ pub use rma::{Ability, Rma, RmaUse};
 pub use segment::{Datatype, Run, Segment};
 pub use sendq::{Data, Message, SendQueue, WorkList};
 pub use slab::{ReqId, SideTable, Slab, VcId};
+pub use state::{Core, RecvTarget};
 pub use stores::{StoreKind, Stores};
 pub use time::Time;
 pub use vc::{Vc, VcStats};

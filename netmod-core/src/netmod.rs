@@ -1,13 +1,13 @@
 //! The netmod contract: the traits that a backend implements.
 
-use std::fmt;
 use std::os::fd::RawFd;
 
 use crate::buf::{RxBuf, SendBuf};
-use crate::engine::Core;
 use crate::error::{DeviceError, VcError};
 use crate::event::Events;
+use crate::header::Header;
 use crate::slab::{ReqId, VcId};
+use crate::state::Core;
 use crate::time::Time;
 
 mod checkpoint;
@@ -22,82 +22,6 @@ pub use diagnose::Diagnose;
 pub use dynamic::{DynamicProcesses, NoDynamicProcesses};
 pub use module::Module;
 pub use vc_life::VcLife;
-
-/// Length of every message header in bytes.
-pub const HDR_LEN: usize = 32;
-
-/// A message header.
-///
-/// It is opaque to the core and the netmods, except for its first byte, see [`NETMOD_FRAME`].
-pub type Header = [u8; HDR_LEN];
-
-/// First byte of the netmod's own frames; the upper layer never uses it.
-pub const NETMOD_FRAME: u8 = 0xFF;
-
-/// The id of a group: processes that know each other by rank, such as a job.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct GroupId(pub [u8; 16]);
-
-impl fmt::Debug for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for b in &self.0[..4] {
-            write!(f, "{b:02x}")?;
-        }
-        Ok(())
-    }
-}
-
-/// The name of a process. Its order decides where two processes must decide alike.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct PeerName {
-    /// Group of the process.
-    pub group: GroupId,
-    /// Rank in the group.
-    pub rank: u32,
-}
-
-impl fmt::Debug for PeerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}:{}", self.group, self.rank)
-    }
-}
-
-impl fmt::Display for PeerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} of job {:?}", self.rank, self.group)
-    }
-}
-
-/// A group of another job, as one of its two ends sees it (dynamic processes).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RemoteGroup {
-    /// Id of the group at the other end.
-    pub id: GroupId,
-    /// Number of its processes.
-    pub size: u32,
-    /// Name of this process in that group.
-    pub me: PeerName,
-    /// The secret of this connection of two groups: whoever knows it belongs to one of them.
-    pub key: [u8; 32],
-}
-
-impl fmt::Debug for RemoteGroup {
-    /// Shows everything but the key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteGroup")
-            .field("id", &self.id)
-            .field("size", &self.size)
-            .field("me", &self.me)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Returns the group that represents the accepting side of a port.
-pub fn port_group(port: u64) -> GroupId {
-    let mut id = *b"nm-port\0\0\0\0\0\0\0\0\0";
-    id[8..].copy_from_slice(&port.to_le_bytes());
-    GroupId(id)
-}
 
 /// The reason why a connecting peer gets no VC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,7 +124,7 @@ pub trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagnose {
     /// Cancels a queued send. Returns true if none of its bytes was or will be sent.
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool;
 
-    /// Handles a header with [`NETMOD_FRAME`] that arrived on the VC.
+    /// Handles a header with [`NETMOD_FRAME`](crate::NETMOD_FRAME) that arrived on the VC.
     ///
     /// # Errors
     ///

@@ -128,7 +128,7 @@ impl Default for Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Core;
+    use crate::state::Core;
 
     /// The netmod's queue keeps both messages of a shared request when one of its two senders
     /// detaches.

@@ -4,9 +4,9 @@ use core::fmt;
 use std::borrow::Cow;
 
 use crate::buf::IoVec;
-use crate::engine::Core;
 use crate::error::VcError;
 use crate::slab::VcId;
+use crate::state::Core;
 
 /// The purpose of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

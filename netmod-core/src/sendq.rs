@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use crate::buf::SendBuf;
-use crate::engine::Core;
 use crate::error::VcError;
-use crate::netmod::{HDR_LEN, Header};
+use crate::header::{HDR_LEN, Header};
 use crate::slab::{ReqId, SideTable, VcId, VcKind};
+use crate::state::Core;
 
 /// The data of a message, after its header.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! A virtual connection: the core's state of one peer.
 
+use crate::header::Header;
 use crate::lifecycle::VcState;
-use crate::netmod::{Header, PeerName};
+use crate::peer::PeerName;
 use crate::slab::ReqId;
 
 /// Counters of a VC's traffic, always maintained.

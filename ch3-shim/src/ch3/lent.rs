@@ -19,7 +19,7 @@ impl Lent for Segment {
     }
     #[inline]
     fn contig(&self) -> Option<SendBuf> {
-        SendBuf::of_segment(self)
+        self.send_buf()
     }
 }
 
@@ -30,13 +30,13 @@ impl Lent for Run {
     }
     #[inline]
     fn contig(&self) -> Option<SendBuf> {
-        Some(SendBuf::of_run(self))
+        Some(self.send_buf())
     }
 }
 
 /// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
 pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
-    match io.core.reqs.get(req).and_then(|r| SendBuf::of_segment(&r.seg)) {
+    match io.core.reqs.get(req).and_then(|r| r.seg.send_buf()) {
         Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),
         None => io.netmod.send_noncontig(io.core, vc, req, hdr),
     }

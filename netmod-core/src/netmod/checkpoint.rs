@@ -1,10 +1,10 @@
 //! Checkpoints: the image of a process is taken, and the process continues later or elsewhere.
 
 use crate::card::Card;
-use crate::engine::Core;
 use crate::error::{DeviceError, VcError, VcErrorKind};
 use crate::netmod::{Finalize, Module};
 use crate::slab::VcId;
+use crate::state::Core;
 use crate::time::Time;
 
 /// Quiescing and continuing. A netmod that cannot do so implements [`NoCheckpoint`].

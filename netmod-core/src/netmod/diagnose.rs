@@ -1,7 +1,7 @@
 //! Diagnosis: human-readable descriptions, and faults on demand.
 
-use crate::engine::Core;
 use crate::slab::VcId;
+use crate::state::Core;
 
 /// Human-readable descriptions, and faults on demand.
 pub trait Diagnose {

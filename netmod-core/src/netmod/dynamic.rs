@@ -1,10 +1,11 @@
 //! Dynamic processes: peers of other jobs.
 
 use crate::card::Card;
-use crate::engine::Core;
 use crate::error::{DeviceError, VcError, VcErrorKind};
-use crate::netmod::{GroupId, Module, RemoteGroup};
+use crate::netmod::Module;
+use crate::peer::{GroupId, RemoteGroup};
 use crate::slab::VcId;
+use crate::state::Core;
 
 /// Connections with processes of other jobs. A netmod that has none implements
 /// [`NoDynamicProcesses`].

@@ -1,12 +1,12 @@
 //! The life of a netmod as a whole.
 
 use crate::card::{Card, CardError, CardWriter};
-use crate::engine::Core;
 use crate::error::DeviceError;
 use crate::netmod::Finalize;
 use crate::pollers::Pollers;
 use crate::rma::Rma;
 use crate::slab::VcId;
+use crate::state::Core;
 use crate::time::Time;
 
 /// A netmod as a part of its process: name, card, start and end. Its constructor opens it.

@@ -1,10 +1,11 @@
 //! The life of a virtual connection.
 
 use crate::card::Card;
-use crate::engine::Core;
 use crate::error::VcError;
-use crate::netmod::{PeerName, Refusal};
+use crate::netmod::Refusal;
+use crate::peer::PeerName;
 use crate::slab::VcId;
+use crate::state::Core;
 use crate::time::Time;
 
 /// The beginning, changes and end of VCs in a netmod.

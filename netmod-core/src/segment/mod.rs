@@ -39,12 +39,6 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the address of the first byte.
-    #[inline]
-    pub(crate) const fn base(&self) -> *mut u8 {
-        self.base
-    }
-
     /// Returns the number of bytes.
     #[inline]
     pub const fn len(&self) -> usize {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::layout::Visit;
 use super::{Datatype, Layout, List, Run, Segment};
-use crate::buf::{IoVec, RxBytes};
+use crate::buf::{IoVec, RxBytes, SendBuf};
 use crate::stores::{StoreKind, load, store};
 
 #[cfg(test)]
@@ -25,6 +25,15 @@ unsafe impl Send for Segment {}
 
 // SAFETY: as for a segment.
 unsafe impl Send for Run {}
+
+impl Run {
+    /// Returns all of it as one buffer; the request that gets the buffer is that of the run.
+    #[inline]
+    pub fn send_buf(&self) -> SendBuf {
+        // SAFETY: these bytes were lent with the run, under the same contract.
+        unsafe { SendBuf::new(self.base, self.len) }
+    }
+}
 
 impl Segment {
     /// Creates a segment of `len` bytes at `base`. A null base means no data.
@@ -94,6 +103,16 @@ impl Segment {
                 layout: Layout::List(Box::new(List { iov: list, ends })),
             },
         }
+    }
+
+    /// Returns the remaining data as one buffer, if it is contiguous.
+    ///
+    /// The request that gets the buffer is that of the segment.
+    #[inline]
+    pub fn send_buf(&self) -> Option<SendBuf> {
+        let (ptr, len) = self.as_contig()?;
+        // SAFETY: these bytes were lent with the segment, under the same contract.
+        Some(unsafe { SendBuf::new(ptr, len) })
     }
 
     /// Copies data out, as much as fits into `dst` or remains, and advances; returns the number of

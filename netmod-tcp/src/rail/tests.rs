@@ -13,8 +13,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
-    Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, SendBuf, Time, Upper,
-    Vc, VcId, VcLife,
+    Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,
+    VcLife,
 };
 
 use super::regions::read_key;
@@ -103,7 +103,7 @@ impl Two {
     pub(crate) fn connect(&mut self) {
         let (vc, before) = (self.vcs[0], self.layers[1].packets);
         let e = &mut self.engines[0];
-        let data = SendBuf::of_segment(&netmod_core::Segment::empty()).expect("no data");
+        let data = netmod_core::Segment::empty().send_buf().expect("no data");
         e.netmod.i_start_contig_msg(&mut e.core, vc, &[1; 32], data).expect("a message");
         self.until("they are connected", |two| two.layers[1].packets > before);
     }

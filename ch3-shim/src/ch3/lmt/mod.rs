@@ -15,7 +15,7 @@ mod unmet;
 
 use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{
-    Config, Netmod, OnDone, Outcome, PacketFault, ReqId, SendBuf, Sent, SideTable, VcError, VcErrorKind, VcId,
+    Config, Netmod, OnDone, Outcome, PacketFault, ReqId, Sent, SideTable, VcError, VcErrorKind, VcId,
 };
 use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy};
@@ -246,7 +246,7 @@ impl Ch3 {
             return;
         };
         let seg = segment_of(&mut bytes);
-        let Some(data) = SendBuf::of_segment(&seg) else { return };
+        let Some(data) = seg.send_buf() else { return };
         match io.netmod.i_start_contig_msg(io.core, vc, &packet(len).emit(), data) {
             Ok(None) => self.reqs.pool.give(bytes),
             Ok(Some(req)) => {
