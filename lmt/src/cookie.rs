@@ -23,7 +23,7 @@
 use netmod_core::rma::RemoteKey;
 
 use crate::mode::{Mode, Modes};
-use crate::window::Window;
+use crate::table::Window;
 
 /// Version of the format.
 pub const VERSION: u8 = 2;

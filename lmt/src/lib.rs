@@ -32,8 +32,8 @@ mod window;
 pub use mode::{Mode, Modes};
 pub use recv::{RecvLmt, RecvPhase};
 pub use send::{SendLmt, SendPhase};
-pub use table::{Access, Action, Actions, Ending, Event, Fault};
-pub use window::{MIN_WINDOW, Window};
+pub use table::{Access, Action, Actions, Ending, Event, Fault, Window};
+pub use window::MIN_WINDOW;
 
 #[cfg(test)]
 mod explore;

@@ -3,8 +3,8 @@
 use crate::mode::Mode;
 use crate::mutant::{Mutant, mutated};
 use crate::send::close;
-use crate::table::{Access, Action, Actions, Ending, Event, Fault};
-use crate::window::{Exposed, Exposer, Mover, Window};
+use crate::table::{Access, Action, Actions, Ending, Event, Fault, Window};
+use crate::window::{Exposed, Exposer, Mover};
 
 /// The phase of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

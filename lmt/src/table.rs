@@ -1,7 +1,24 @@
 //! The events and actions of the machines.
 
 use crate::mode::Mode;
-use crate::window::Window;
+
+/// A part of a message, in bytes of its packed stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Number of the window, from 0.
+    pub index: u32,
+    /// Offset of its first byte.
+    pub at: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+impl Window {
+    /// Returns the offset after its last byte.
+    pub const fn end(self) -> u64 {
+        self.at.saturating_add(self.len)
+    }
+}
 
 /// The purpose of a registration; see `netmod_core::rma::Access`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,28 +6,10 @@
 //! `i` moves. So at most two are registered, and no window is deregistered while it moves.
 
 use crate::mutant::{Mutant, mutated};
-use crate::table::{Access, Action, Actions, Fault};
+use crate::table::{Access, Action, Actions, Fault, Window};
 
 /// Least size of a window in bytes, even if memory cannot be registered.
 pub const MIN_WINDOW: u64 = if cfg!(test) { 1 } else { 64 << 10 };
-
-/// A part of a message, in bytes of its packed stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Window {
-    /// Number of the window, from 0.
-    pub index: u32,
-    /// Offset of its first byte.
-    pub at: u64,
-    /// Length in bytes.
-    pub len: u64,
-}
-
-impl Window {
-    /// Returns the offset after its last byte.
-    pub const fn end(self) -> u64 {
-        self.at.saturating_add(self.len)
-    }
-}
 
 /// The result of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,10 @@ use core::fmt;
 
 use crate::address::{is_link_local, is_usable};
 use crate::graph::by_promise;
-use crate::reach::{self, Reach};
-use crate::record::{Address, Cut, Host, Nic};
-use crate::wire;
+use crate::reach;
+use crate::record::{Address, Cut, Host, Nic, Reach};
+use crate::size::{HEAD, MAX_ADDRESSES, MAX_LEN, nic_len, reach_len};
 
-/// Most addresses of an interface that are considered.
-pub const MAX_ADDRESSES: usize = 64;
 /// Longest name of an interface in bytes (Linux: `IFNAMSIZ` less the terminating zero).
 pub const MAX_NAME: usize = 15;
 
@@ -18,7 +16,7 @@ pub const MAX_NAME: usize = 15;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Omission {
-    /// The record is full ([`wire::MAX_LEN`]), and others promise more.
+    /// The record is full ([`MAX_LEN`]), and others promise more.
     NoRoom,
     /// The interface has more than [`MAX_ADDRESSES`] addresses.
     TooManyAddresses,
@@ -37,7 +35,7 @@ impl fmt::Display for Omission {
                 write!(
                     f,
                     "the {} KiB that a host publishes of itself are full; {GO_FIRST} go first; choose others by name or subnet",
-                    wire::MAX_LEN >> 10
+                    MAX_LEN >> 10
                 )
             }
             Omission::TooManyAddresses => {
@@ -76,7 +74,7 @@ pub struct Canonical {
     /// The interfaces by name and number, each with at most [`MAX_ADDRESSES`] usable addresses in
     /// ascending order, and the routing tables' answers for those.
     ///
-    /// Its bytes on the wire are at most [`wire::MAX_LEN`].
+    /// Its bytes on the wire are at most [`MAX_LEN`].
     pub host: Host,
     /// Position of each interface in the original record.
     pub from: Vec<usize>,
@@ -135,9 +133,9 @@ impl Canonical {
 ///
 /// Takes the interfaces that promise most, up to the first one that does not fit.
 fn with_room(nics: &[Nic]) -> (Vec<usize>, usize) {
-    let mut room = wire::MAX_LEN - wire::HEAD;
+    let mut room = MAX_LEN - HEAD;
     let mut order = by_promise(nics);
-    let full = order.iter().position(|i| match room.checked_sub(wire::nic_len(&nics[*i])) {
+    let full = order.iter().position(|i| match room.checked_sub(nic_len(&nics[*i])) {
         Some(left) => {
             room = left;
             false
@@ -167,7 +165,7 @@ fn reach_of(nics: &[Nic], said: Option<&[Reach]>, mut room: usize) -> (Option<Ve
         }
     }
     list.sort_unstable_by_key(|r: &Reach| (r.prefix, *r));
-    let full = list.iter().position(|r| match room.checked_sub(wire::reach_len(r)) {
+    let full = list.iter().position(|r| match room.checked_sub(reach_len(r)) {
         Some(left) => {
             room = left;
             false

@@ -2,15 +2,15 @@
 
 use core::fmt;
 
-use crate::canonical::{GO_FIRST, MAX_ADDRESSES, Omission, Omitted};
+use crate::canonical::{GO_FIRST, Omission, Omitted};
 use crate::graph::{Endpoint, Verdict};
 use crate::ip::Basis;
 use crate::pairing::Pairing;
 use crate::reach::MAX_REACH;
 use crate::reason::{Reason, Whose};
 use crate::record::{Cut, Nic};
+use crate::size::{MAX_ADDRESSES, MAX_LEN};
 use crate::weight::UNKNOWN_SPEED;
-use crate::wire::MAX_LEN;
 
 /// Width of the text in columns if the format does not give one (`{:80}`).
 const WIDTH: usize = 110;
@@ -111,9 +111,17 @@ fn name(nics: &[Nic], at: usize) -> String {
     nics.get(at).map_or_else(String::new, |n| escaped(&n.name))
 }
 
+impl Pairing {
+    /// Explains why each pair of interfaces is one or is not, as data and as a table.
+    pub fn explain(&self) -> Explanation {
+        let [own, peer] = [&self.own, &self.peer];
+        Explanation::new(self, [(&own.nics, &own.omitted, own.cut), (&peer.nics, &peer.omitted, peer.cut)])
+    }
+}
+
 impl Explanation {
     /// Explains a pairing of these two records.
-    pub(crate) fn new(pairing: &Pairing, records: [(&[Nic], &[Omitted], Cut); 2]) -> Explanation {
+    fn new(pairing: &Pairing, records: [(&[Nic], &[Omitted], Cut); 2]) -> Explanation {
         let [(own, own_omitted, own_cut), (peer, peer_omitted, peer_cut)] = records;
         let mut verdicts = Vec::new();
         // The best verdict over all partners that each interface could have.

@@ -4,7 +4,6 @@ use core::cmp::Ordering;
 use core::net::IpAddr;
 
 use crate::canonical::{Canonical, Omitted};
-use crate::explain::Explanation;
 use crate::fnv::Fnv;
 use crate::graph::{Verdict, decide};
 use crate::ip::{Basis, Both, edge};
@@ -60,15 +59,15 @@ impl Pair {
 
 /// A record and its canonical form's positions.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Part {
+pub(crate) struct Part {
     /// The interfaces as given.
-    nics: Vec<Nic>,
+    pub(crate) nics: Vec<Nic>,
     /// Position of each interface in the canonical record, if it is there.
     canonical: Vec<Option<usize>>,
     /// Number of interfaces in the canonical record.
     len: usize,
-    omitted: Vec<Omitted>,
-    cut: Cut,
+    pub(crate) omitted: Vec<Omitted>,
+    pub(crate) cut: Cut,
 }
 
 /// The pairs of two hosts, with a reason for each verdict.
@@ -79,8 +78,8 @@ pub struct Pairing {
     ///
     /// Empty if there is no route between the hosts, which is no error.
     pub pairs: Vec<Pair>,
-    own: Part,
-    peer: Part,
+    pub(crate) own: Part,
+    pub(crate) peer: Part,
     own_decides: bool,
     /// Verdicts by canonical positions, the deciding side's first, as the own side sees them.
     verdicts: Vec<Verdict<Reason>>,
@@ -228,11 +227,5 @@ impl Pairing {
             hash.bytes(&[pair.weight.class.code()]);
         }
         hash.finish()
-    }
-
-    /// Explains why each pair of interfaces is one or is not, as data and as a table.
-    pub fn explain(&self) -> Explanation {
-        let [own, peer] = [&self.own, &self.peer];
-        Explanation::new(self, [(&own.nics, &own.omitted, own.cut), (&peer.nics, &peer.omitted, peer.cut)])
     }
 }

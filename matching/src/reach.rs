@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use crate::address::{host_bits, in_subnet, is_link_local, is_usable, masked, width, with_host_bits};
 use crate::graph::Endpoint;
-use crate::record::{Address, Host};
+use crate::record::{Address, Host, Reach};
 use crate::route::{Answer, Destination, Query, Routes};
 
 /// Most destinations per address that a host publishes.
@@ -20,21 +20,6 @@ pub const MAX_REACH: usize = 64;
 /// Most destinations per interface that the tables are asked for, before redundant ones are left
 /// out.
 const MAX_ASKED: usize = 512;
-
-/// A routing table's answer for packets from one address of an interface to one destination.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Reach {
-    /// Kernel's number of the interface (`Nic::index`).
-    pub index: u32,
-    /// Source: an address of that interface.
-    pub from: IpAddr,
-    /// Destination's network, zero behind its prefix.
-    pub net: IpAddr,
-    /// Length of the network part in bits.
-    pub prefix: u8,
-    /// Answer for addresses that no longer prefix covers.
-    pub answer: Answer,
-}
 
 impl Reach {
     /// Returns true if it covers the destination of this query.

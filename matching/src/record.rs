@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crate::reach::Reach;
+use crate::route::Answer;
 
 /// The kernel and network namespace that a process's interfaces belong to.
 ///
@@ -94,6 +94,21 @@ pub struct Nic {
     pub up: bool,
     /// True if it has a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
+}
+
+/// A routing table's answer for packets from one address of an interface to one destination.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Reach {
+    /// Kernel's number of the interface (`Nic::index`).
+    pub index: u32,
+    /// Source: an address of that interface.
+    pub from: IpAddr,
+    /// Destination's network, zero behind its prefix.
+    pub net: IpAddr,
+    /// Length of the network part in bits.
+    pub prefix: u8,
+    /// Answer for addresses that no longer prefix covers.
+    pub answer: Answer,
 }
 
 /// Counts of what did not fit into a host's record.

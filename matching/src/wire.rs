@@ -29,35 +29,16 @@ use core::net::IpAddr;
 use std::collections::HashSet;
 
 use crate::address::width;
-use crate::canonical::{Canonical, MAX_ADDRESSES};
-use crate::reach::{self, MAX_REACH, Reach};
-use crate::record::{Address, Cut, Host, Kind, Location, Nic};
+use crate::canonical::Canonical;
+use crate::reach::{self, MAX_REACH};
+use crate::record::{Address, Cut, Host, Kind, Location, Nic, Reach};
 use crate::route::Answer;
+use crate::size::{MAX_ADDRESSES, net_len};
+
+pub use crate::size::MAX_LEN;
 
 /// The version of the format that is written, and the only one that is read.
 pub const VERSION: u8 = 2;
-
-/// Most bytes of a record: half a business card.
-pub const MAX_LEN: usize = 32 << 10;
-
-/// Length in bytes of the part before the first interface.
-pub(crate) const HEAD: usize = 34;
-
-/// Returns the bytes of an interface with its addresses, without their destinations.
-pub(crate) fn nic_len(nic: &Nic) -> usize {
-    let address = |a: &Address| if a.ip.is_ipv4() { 7 } else { 19 };
-    16 + nic.name.len() + nic.addresses.iter().map(address).sum::<usize>()
-}
-
-/// Returns the bytes of a destination.
-pub(crate) fn reach_len(reach: &Reach) -> usize {
-    2 + net_len(reach.prefix)
-}
-
-/// Returns the number of bytes that hold a network part.
-fn net_len(prefix: u8) -> usize {
-    usize::from(prefix).div_ceil(8)
-}
 
 const ASKED: u8 = 1;
 const UP: u8 = 1;

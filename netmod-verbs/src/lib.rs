@@ -12,6 +12,7 @@ mod here;
 mod pair;
 pub mod port;
 pub mod resources;
+mod sizes;
 mod verbs;
 mod wire;
 

@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use hca::{DeviceAttr, Mtu};
 use netmod_core::config::VerbsConfig;
 
-use crate::port::{DATAGRAMS, DEPTH, INLINE, SHARED_DEPTH, TX_BUFFERS, UNDER_WAY, datagram_bytes};
+use crate::port::datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
+use crate::port::send_qp::SHARED_DEPTH;
+use crate::sizes::{DEPTH, INLINE, TX_BUFFERS, UNDER_WAY};
 
 /// Bytes of a send queue entry with a scatter-gather element or inline data. Devices use blocks of
 /// 64 bytes (mlx5: 16 for control, 4 in front of inline data).

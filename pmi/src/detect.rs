@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::PmiError;
-use crate::client::Version;
+use crate::client::{Version, split_address};
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
@@ -235,19 +235,4 @@ fn parse<T: std::str::FromStr>(var: &'static str, value: &str) -> Result<T, PmiE
         var,
         why: format!("\"{}\" is not a number from 0", crate::wire::quote(value.as_bytes())),
     })
-}
-
-/// Splits `host:port`; an IPv6 address is in brackets.
-pub(crate) fn split_address(address: &str) -> Result<(&str, u16), PmiError> {
-    let bad = || PmiError::Environment {
-        var: "PMI_PORT",
-        why: format!("\"{}\" is not host:port", crate::wire::quote(address.as_bytes())),
-    };
-    let (host, port) = address.trim().rsplit_once(':').ok_or_else(bad)?;
-    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    let port: u16 = port.parse().map_err(|_| bad())?;
-    if host.is_empty() || port == 0 {
-        return Err(bad());
-    }
-    Ok((host, port))
 }

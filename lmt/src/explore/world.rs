@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use crate::mode::Mode;
 use crate::recv::RecvLmt;
 use crate::send::SendLmt;
-use crate::table::{Action, Actions, Ending, Event};
-use crate::window::Window;
+use crate::table::{Action, Actions, Ending, Event, Window};
 
 /// The case to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,6 +11,7 @@ pub(crate) mod region;
 pub(crate) mod shared;
 #[cfg(test)]
 mod shared_tests;
+pub(crate) mod traits;
 
 use libfabric_sys::Library;
 use netmod_framed::device::Refused;

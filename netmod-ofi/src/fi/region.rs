@@ -13,7 +13,6 @@ use netmod_framed::device::Refused;
 
 use super::check;
 use super::endpoint::Endpoint;
-use super::port::Port;
 
 /// A registration. It must be closed before its endpoint, see [`Registration::close`].
 #[derive(Debug)]
@@ -134,8 +133,13 @@ pub(crate) const LOCAL: u64 = FI_READ | FI_WRITE;
 ///
 /// # Errors
 /// The provider's error.
-pub(crate) fn register(port: &Port, mem: IoVec, rights: u64, key: u64) -> Result<Registration, Refused> {
+pub(crate) fn register(
+    endpoint: &Endpoint,
+    mem: IoVec,
+    rights: u64,
+    key: u64,
+) -> Result<Registration, Refused> {
     // SAFETY: a caller who registers memory with the netmod promises that it stays until it is
     // deregistered, which closes this.
-    unsafe { Registration::new(port.endpoint(), mem.base, mem.len, rights, key) }
+    unsafe { Registration::new(endpoint, mem.base, mem.len, rights, key) }
 }

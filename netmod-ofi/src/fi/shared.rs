@@ -21,7 +21,7 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use parking_lot::{Mutex, MutexGuard, ReentrantMutex};
 
-use super::endpoint::Traits;
+use super::traits::Traits;
 use super::{Refused, check};
 
 /// Maximum length of an endpoint's address, in bytes.

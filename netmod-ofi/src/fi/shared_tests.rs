@@ -287,11 +287,15 @@ fn transfers_through_contexts() {
         let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
         let vec = |m: &mut [u8; 64]| IoVec { base: m.as_mut_ptr(), len: 64 };
         let mut remote: Vec<Registration> = (owners.iter().zip(&mut there))
-            .map(|(o, m)| region::register(o, vec(m), rights, take_key(o, 9)).expect("a registration"))
+            .map(|(o, m)| {
+                region::register(o.endpoint(), vec(m), rights, take_key(o, 9)).expect("a registration")
+            })
             .collect();
         assert_ne!(remote[0].key, remote[1].key, "{mode:#x}");
         let mut local: Vec<Registration> = (peers.iter().zip(&mut here))
-            .map(|(o, m)| region::register(o, vec(m), region::LOCAL, take_key(o, 9)).expect("a registration"))
+            .map(|(o, m)| {
+                region::register(o.endpoint(), vec(m), region::LOCAL, take_key(o, 9)).expect("a registration")
+            })
             .collect();
         for (i, peer) in peers.iter_mut().enumerate() {
             let wanted = mode & FI_MR_LOCAL != 0;
@@ -345,17 +349,17 @@ fn keys_come_back() {
         .map(|i| {
             let key = take_key(&a, 1);
             assert_eq!(key, i + 1);
-            region::register(&a, mem, FI_REMOTE_READ, key).expect("a registration")
+            region::register(a.endpoint(), mem, FI_REMOTE_READ, key).expect("a registration")
         })
         .collect();
     for _ in 0..3 {
         assert_eq!(take_key(&b, 1), 4);
-        assert!(region::register(&b, mem, FI_REMOTE_READ, 4).is_err());
+        assert!(region::register(b.endpoint(), mem, FI_REMOTE_READ, 4).is_err());
     }
     kept[1].close(a.endpoint()).expect("closed");
     kept[1].close(a.endpoint()).expect("nothing to do");
     assert_eq!((take_key(&b, 1), take_key(&a, 1)), (2, 4));
-    let mut again = region::register(&b, mem, FI_REMOTE_READ, 2).expect("a registration");
+    let mut again = region::register(b.endpoint(), mem, FI_REMOTE_READ, 2).expect("a registration");
     again.close(b.endpoint()).expect("closed");
     kept.iter_mut().for_each(|r| r.close(a.endpoint()).expect("closed"));
     drop((a, b));
@@ -415,7 +419,8 @@ fn threads_share_an_endpoint() {
                         port.endpoint().remove(known).expect("known");
                     }
                     let key = take_key(&port, 3);
-                    let mut r = region::register(&port, mem, FI_REMOTE_READ, key).expect("a registration");
+                    let mut r =
+                        region::register(port.endpoint(), mem, FI_REMOTE_READ, key).expect("a registration");
                     found += frames(&mut port).len();
                     r.close(port.endpoint()).expect("closed");
                 }

@@ -12,12 +12,13 @@ use hca::{Hca, QpNum, SrqNum, Status};
 use netmod_core::{Time, VcId};
 use netmod_framed::device::{Done, NewEnd, Refused};
 
+use super::What;
 use super::join::Hold;
 use super::send_qp::{EndpointId, Posted, READS, Remote, Repost, Request, SendQp, Stage};
-use super::shared::XrcState;
 use super::site::Site;
 use super::targets::Targets;
-use super::{INLINE, What};
+use super::xrc_state::XrcState;
+use crate::sizes::INLINE;
 use crate::wire::{Address, Domain, RcEndpoint, XrcEndpoint};
 
 /// Bit set in the numbers of endpoints, and clear in those of datagram addresses.

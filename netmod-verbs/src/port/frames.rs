@@ -12,7 +12,8 @@ use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 use super::endpoint::Endpoints;
 use super::receives::Receives;
 use super::send_qp::{Payload, Request};
-use super::{Owner, Port, TX_BUFFERS, What};
+use super::{Owner, Port, What};
+use crate::sizes::TX_BUFFERS;
 use crate::wire::{Address, XrcEndpoint};
 
 /// A memory registration for transfers.

@@ -5,27 +5,13 @@
 //! the interface loses its address. These connections fail when they send next. When the table has
 //! the GID again, new connections work.
 
-use hca::{GidEntry, GidKind, Hca, PortState, Status};
+use hca::{GidEntry, Hca, PortState, Status};
 
 use super::Port;
 use super::site::Site;
 use crate::wire::Address;
 
-/// Health of a port.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Health {
-    /// Type of the GID.
-    pub(super) kind: GidKind,
-    /// True if the port's table lacks the GID.
-    pub(super) gid_gone: bool,
-}
-
 impl<H: Hca> Site<H> {
-    /// Returns device and port as settings name them.
-    pub(super) fn name(&self) -> String {
-        format!("{}:{}", self.hca.name(), self.options.port)
-    }
-
     /// Returns a description of the port's current problem.
     fn trouble(&self) -> Option<String> {
         match self.hca.port(self.options.port) {
@@ -42,11 +28,6 @@ impl<H: Hca> Site<H> {
         let ours = |g: &GidEntry| g.gid == self.location.gid && g.kind == self.health.kind;
         let there = self.hca.gids(self.options.port).is_ok_and(|gids| gids.iter().any(ours));
         (self.location.ethernet && !there).then(|| self.without_gid())
-    }
-
-    pub(super) fn without_gid(&self) -> String {
-        let gid = self.location.gid;
-        format!("this host's port has no GID {gid} any more; was the interface's address removed?")
     }
 
     /// Finds the GID's index in the port's table, which may have changed. Returns true if it is

@@ -12,17 +12,18 @@
 
 mod completions;
 mod control;
-mod datagrams;
+pub(crate) mod datagrams;
 mod endpoint;
 mod frames;
 mod health;
 mod join;
 mod receives;
 mod repost;
-mod send_qp;
+pub(crate) mod send_qp;
 mod shared;
 mod site;
 mod targets;
+mod xrc_state;
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -34,26 +35,15 @@ use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
 use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
+use crate::sizes::{DEPTH, TX_BUFFERS};
 use crate::wire::PortLocation;
 use datagrams::Datagrams;
-pub(crate) use datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
 use endpoint::{Endpoints, Results};
-use health::Health;
 use receives::Receives;
-pub(crate) use send_qp::SHARED_DEPTH;
-use site::{Site, Xrc};
+use site::{Health, Site, Xrc};
 
-/// Number of buffers for outgoing frames.
-pub(crate) const TX_BUFFERS: usize = 128;
-/// Capacity of a connection's send queue.
-pub(crate) const DEPTH: u32 = 64;
-/// Maximum length of inline data in bytes, if the device supports it.
-pub(crate) const INLINE: u32 = 256;
 /// Completions taken per call.
 const BATCH: usize = 32;
-/// Maximum number of requests in flight on all connections, if the completion queue can have so
-/// many entries.
-pub(crate) const UNDER_WAY: u32 = 4096;
 /// Polls between checks for asynchronous events.
 const EVENTS_EVERY: u32 = 256;
 

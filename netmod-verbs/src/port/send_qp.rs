@@ -16,7 +16,8 @@ use netmod_core::VcId;
 use netmod_framed::device::Refused;
 
 use super::site::Site;
-use super::{DEPTH, INLINE, Of, What, refused};
+use super::{Of, What, refused};
+use crate::sizes::{DEPTH, INLINE};
 use crate::wire::BITS_24;
 
 /// Interval of completions among inline requests.

@@ -23,6 +23,7 @@ use super::repost::RepostQueue;
 use super::send_qp::{EndpointId, READS, Remote, Repost, SendQp, Stage};
 use super::site::Site;
 use super::targets::{Sender, reads};
+use super::xrc_state::XrcState;
 use crate::wire::{Address, Domain, XrcEndpoint};
 
 /// Delay before an unanswered JOIN is repeated; doubled each time, up to the maximum.
@@ -30,36 +31,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Time that a closed endpoint has for its last frames before it has joined.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-
-/// State of an XRC endpoint.
-#[derive(Debug)]
-pub(super) struct XrcState {
-    /// Token by which the peer names it.
-    pub(super) token: u64,
-    /// The peer's endpoint, once it is known.
-    pub(super) peer: Option<XrcEndpoint>,
-    /// True if the peer holds the receiving QP, which therefore lives as long as the peer's
-    /// endpoint.
-    joined: bool,
-    /// True while its requests are being flushed from the QP before.
-    pub(super) flushing: bool,
-    /// Flushed requests, to be posted before others.
-    pub(super) carried: RepostQueue<Repost>,
-    /// Time of the next JOIN.
-    ask_at: Time,
-    pause: Duration,
-    /// Deadline for its last frames.
-    until: Time,
-    /// The receiving QP that it holds for the peer.
-    pub(super) hold: Option<Hold>,
-}
-
-impl XrcState {
-    /// Returns true if the peer holds the receiving QP.
-    pub(super) fn has_joined(&self) -> bool {
-        self.joined
-    }
-}
 
 impl<H: Hca> Endpoints<H> {
     /// Makes an endpoint of XRC. `srq` is the queue in which its frames arrive.

@@ -1,10 +1,9 @@
 //! Objects needed for making queue pairs: the device, its port, the completion queue, and the XRC
 //! domain if there is one.
 
-use hca::{AhAttr, Hca, PortAttr};
+use hca::{AhAttr, GidKind, Hca, PortAttr};
 
 use super::Options;
-use super::health::Health;
 use crate::domain::Member;
 use crate::wire::{Domain, PortLocation};
 
@@ -12,6 +11,15 @@ use crate::wire::{Domain, PortLocation};
 pub(super) struct Xrc<H: Hca> {
     pub(super) xrcd: H::Xrcd,
     pub(super) member: Member,
+}
+
+/// Health of a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Health {
+    /// Type of the GID.
+    pub(super) kind: GidKind,
+    /// True if the port's table lacks the GID.
+    pub(super) gid_gone: bool,
 }
 
 /// Objects needed for making queue pairs. Fields are in order of destruction.
@@ -27,6 +35,17 @@ pub(super) struct Site<H: Hca> {
 }
 
 impl<H: Hca> Site<H> {
+    /// Returns device and port as settings name them.
+    pub(super) fn name(&self) -> String {
+        format!("{}:{}", self.hca.name(), self.options.port)
+    }
+
+    /// Returns the text that says that the port's GID is gone.
+    pub(super) fn without_gid(&self) -> String {
+        let gid = self.location.gid;
+        format!("this host's port has no GID {gid} any more; was the interface's address removed?")
+    }
+
     /// Returns the route to a port.
     ///
     /// # Errors

@@ -10,7 +10,6 @@ mod v2;
 mod v2_tests;
 
 use crate::codec;
-use crate::detect::split_address;
 use crate::state::State;
 use crate::wire::{MAX_REQUEST, quote};
 use crate::{PmiError, sys};
@@ -515,4 +514,19 @@ fn connect(address: &str) -> Result<TcpStream, PmiError> {
         }
     }
     Err(failed(last))
+}
+
+/// Splits `host:port`; an IPv6 address is in brackets.
+pub(crate) fn split_address(address: &str) -> Result<(&str, u16), PmiError> {
+    let bad = || PmiError::Environment {
+        var: "PMI_PORT",
+        why: format!("\"{}\" is not host:port", quote(address.as_bytes())),
+    };
+    let (host, port) = address.trim().rsplit_once(':').ok_or_else(bad)?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let port: u16 = port.parse().map_err(|_| bad())?;
+    if host.is_empty() || port == 0 {
+        return Err(bad());
+    }
+    Ok((host, port))
 }

@@ -1,4 +1,4 @@
-//! Grouping of the ranks' processes, and signals to them.
+//! Grouping of the ranks' processes.
 //!
 //! A terminal has one process group as its foreground job. Only that group reads, writes with `stty
 //! tostop` set, changes the modes, and gets the signals of the keys. So under a controlling
@@ -8,7 +8,6 @@
 //! environment variable.
 
 use super::passed;
-use super::rank::Rank;
 use crate::sys;
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,55 +49,11 @@ impl Grouping {
             Grouping::Shared { job } => Some((MARK, format!("{job}.{rank}"))),
         }
     }
-
-    /// Sends a signal to all processes of the ranks that have not been reaped.
-    pub(super) fn signal(&self, ranks: &[Rank], signal: i32) {
-        for rank in ranks {
-            rank.signal(signal);
-        }
-        if let Grouping::Shared { job } = self {
-            let living = ranks.iter().filter(|r| r.exit.is_none());
-            let of: BTreeSet<u32> = living.clone().map(Rank::number).collect();
-            let told: BTreeSet<u32> = living.map(Rank::pid).collect();
-            for (_, pid) in marked(job, &of).into_iter().filter(|(_, pid)| !told.contains(pid)) {
-                // The process may have ended meanwhile.
-                let _ = sys::kill(pid, signal);
-            }
-        }
-    }
-
-    /// Kills the processes that ended ranks have left in the shared group.
-    pub(super) fn kill_leftovers(&self, ranks: &[Rank], ended: &[u32]) {
-        let Grouping::Shared { job } = self else { return };
-        let ended = ended.iter().filter_map(|rank| ranks.get(*rank as usize)).filter(|r| r.has_ended());
-        for (_, pid) in marked(job, &ended.map(Rank::number).collect()) {
-            // The process may have ended meanwhile.
-            let _ = sys::kill(pid, libc::SIGKILL);
-        }
-    }
-
-    /// Sends a signal to those processes of the ranks that catch it; returns the number of ranks
-    /// with such a process.
-    pub(super) fn pass_on(&self, ranks: &[Rank], signal: i32) -> usize {
-        let living = ranks.iter().filter(|r| r.exit.is_none());
-        match self {
-            Grouping::Own => living.filter(|r| passed::to_catchers(r.pid(), signal) > 0).count(),
-            Grouping::Shared { job } => {
-                let of: BTreeSet<u32> = living.map(Rank::number).collect();
-                let reached: BTreeSet<u32> = marked(job, &of)
-                    .into_iter()
-                    .filter(|(_, pid)| passed::to_catcher(*pid, signal))
-                    .map(|(rank, _)| rank)
-                    .collect();
-                reached.len()
-            }
-        }
-    }
 }
 
 /// Returns the processes of this process's group that are marked as ranks of a job, as (rank,
 /// process).
-fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
+pub(super) fn marked(job: &str, ranks: &BTreeSet<u32>) -> Vec<(u32, u32)> {
     let (me, group) = (std::process::id(), sys::own_group());
     // Without /proc only the ranks themselves are reached.
     let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };

@@ -19,6 +19,7 @@ mod job;
 mod output;
 mod passed;
 mod rank;
+mod signals;
 mod writer;
 
 use std::ffi::{OsStr, OsString};

@@ -13,13 +13,6 @@ const MAX_UNWRITTEN: usize = 128 * 1024;
 /// Longest piece in bytes; a longer line is split.
 const MAX_PIECE: usize = 64 * 1024;
 
-/// The target: one of the launcher's own streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
-    Stdout,
-    Stderr,
-}
-
 /// A pipe from a rank.
 #[derive(Debug)]
 pub(super) struct Output {

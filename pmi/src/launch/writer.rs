@@ -3,7 +3,6 @@
 //! A write may block: the descriptors may be shared with other programs, so their flags are left
 //! alone. Threads keep a slow reader from blocking anything else.
 
-use super::output::Target;
 use crate::sys::{self, EventFd};
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +12,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Most bytes of the launcher's own unwritten messages.
 const MAX_OWN: usize = 64 * 1024;
+
+/// The target: one of the launcher's own streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Stdout,
+    Stderr,
+}
 
 /// The number of unwritten bytes of one source.
 pub(super) type Unwritten = Arc<AtomicUsize>;

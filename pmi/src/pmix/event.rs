@@ -1,6 +1,6 @@
 //! Events from libpmix's thread: ends of operations, and failures of processes.
 
-use super::ffi::{Datum, Status};
+use super::value::{Datum, Status};
 use crate::sys::EventFd;
 use std::io;
 use std::os::fd::RawFd;

@@ -8,17 +8,13 @@
 #![allow(unsafe_code)]
 
 use super::event::{self, Operation, Peer};
+use super::value::{Datum, ERR_NOT_FOUND, SUCCESS, Status};
 use dl::Shared;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// `pmix_status_t`: 0 is success, errors are negative.
-pub(super) type Status = c_int;
-
-pub(super) const SUCCESS: Status = 0;
-pub(super) const ERR_NOT_FOUND: Status = -46;
 /// A non-blocking operation has already ended, and its callback will not be called.
 const OPERATION_SUCCEEDED: Status = -157;
 const EVENT_ACTION_COMPLETE: Status = -334;
@@ -160,16 +156,6 @@ type RegisterHandler = unsafe extern "C" fn(
     *mut c_void,
 );
 type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
-
-/// A value of the type that the launcher gave it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Datum {
-    Text(String),
-    Number(i128),
-    Bytes(Vec<u8>),
-    /// A type that is not needed here.
-    Other(u16),
-}
 
 /// The functions of libpmix.
 pub(super) struct Library {

@@ -15,13 +15,14 @@ mod ffi;
 mod questions;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use crate::codec::MAX_VALUE;
 use crate::process_manager::Backend;
 use crate::state::State;
 use crate::{Answer, PmiError, tell, wire::quote};
 use event::Operation;
-use ffi::{Datum, ERR_NOT_FOUND, Library, RANK_WILDCARD, Status};
+use ffi::{Library, RANK_WILDCARD};
 use questions::Questions;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use value::{Datum, ERR_NOT_FOUND, Status};
 
 /// A process of a job whose launcher speaks PMIx.
 #[derive(Debug)]

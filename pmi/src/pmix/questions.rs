@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ffi::CString;
 
-use super::ffi::{Datum, SUCCESS, Status};
+use super::value::{Datum, SUCCESS, Status};
 use super::{FORM, PmixClient, event, is_miss, owners};
 use crate::state::State;
 use crate::{Answer, PmiError};

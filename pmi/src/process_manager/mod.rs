@@ -1,5 +1,6 @@
 //! The interface for programs, independent of the kind of process manager.
 
+mod backend;
 mod pmi;
 mod singleton;
 #[cfg(test)]
@@ -8,6 +9,8 @@ mod tests;
 use crate::detect::{Detected, Settings, detect};
 use crate::pmix::PmixClient;
 use crate::{PmiClient, PmiError, sys};
+pub use backend::Answer;
+pub(crate) use backend::Backend;
 use forks::Local;
 use pmi::Pmi;
 use singleton::Singleton;
@@ -38,61 +41,6 @@ fn last_words(out: &mut (impl io::Write + AsFd), text: &str, limit: Duration) ->
         std::thread::sleep(PAUSE);
     }
     Ok(())
-}
-
-/// The operations of one kind of process manager; see [`ProcessManager`].
-pub(crate) trait Backend: std::fmt::Debug + Send {
-    fn rank(&self) -> u32;
-    fn size(&self) -> u32;
-    fn job_id(&self) -> &str;
-    fn appnum(&self) -> i32;
-    fn is_singleton(&self) -> bool {
-        false
-    }
-    fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError>;
-    fn get_bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, PmiError>;
-    fn barrier_begin(&mut self) -> Result<(), PmiError>;
-    fn barrier_poll(&mut self) -> Result<bool, PmiError>;
-    fn barrier(&mut self) -> Result<(), PmiError>;
-    fn fd(&self) -> Option<RawFd>;
-    fn finalize(&mut self) -> Result<(), PmiError>;
-    fn finalize_poll(&mut self) -> Result<bool, PmiError>;
-    /// Requests the end of the job, and waits for it, at most for `limit`.
-    fn abort(&mut self, code: i32, message: &str, limit: Duration) -> Result<(), PmiError>;
-    fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError>;
-    fn ask_value(&mut self, key: &str) -> Result<(), PmiError>;
-    fn ask_failed(&mut self) -> Result<(), PmiError>;
-    fn answer(&mut self) -> Result<Option<Answer>, PmiError>;
-    fn outlives_launcher(&self) -> bool;
-    fn survive_failures(&self) -> io::Result<()>;
-    fn process_mapping(&self) -> Option<&str> {
-        None
-    }
-    /// Returns the node of a rank, which is below the size.
-    fn node_of(&self, rank: u32) -> Option<u32>;
-    fn own_node(&self) -> Option<u32> {
-        self.node_of(self.rank())
-    }
-    fn local_rank(&self) -> Option<u32> {
-        let node = self.node_of(self.rank())?;
-        let before = (0..self.rank()).filter(|rank| self.node_of(*rank) == Some(node));
-        u32::try_from(before.count()).ok()
-    }
-    fn local_ranks(&self) -> u32;
-}
-
-/// The answer to an asynchronous request.
-#[derive(Debug)]
-pub enum Answer {
-    /// The answer to [`ProcessManager::ask_value`].
-    Value {
-        /// The key.
-        key: String,
-        /// The result, as of [`ProcessManager::get_bytes`].
-        value: Result<Option<Vec<u8>>, PmiError>,
-    },
-    /// The answer to [`ProcessManager::ask_failed`]: the ranks, in ascending order.
-    Failed(Vec<u32>),
 }
 
 /// A process's membership in its job: rank and size, key-value space, barriers, finalize and abort.

@@ -7,6 +7,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hca::{AsyncEvent, DeviceAttr, Errno, Error, errno};
 use libibverbs_sys::Library;
@@ -63,6 +64,10 @@ impl Drop for Context {
         closed(unsafe { (self.library.ibv_close_device)(self.raw) }, "ibv_close_device", &self.name);
     }
 }
+
+/// A device opened by [`crate::Devices::open`], with one protection domain.
+#[derive(Debug)]
+pub struct IbvHca(pub(crate) Arc<Device>);
 
 /// A device with its protection domain.
 pub(crate) struct Device {

@@ -10,9 +10,8 @@ use hca::Errno;
 use libibverbs_sys::Library;
 use libibverbs_sys::object::ibv_device;
 
-use crate::device::{Context, Device};
+use crate::device::{Context, Device, IbvHca};
 use crate::error;
-use crate::hca::IbvHca;
 
 /// The loaded libibverbs.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +68,7 @@ impl Devices {
         // SAFETY: this library has just opened the context, and nobody else owns it.
         let context = unsafe { Context::new(self.library, context, name.to_owned()) };
         let device = Device::new(context).map_err(|e| e.to_string())?;
-        Ok(IbvHca::new(Arc::new(device)))
+        Ok(IbvHca(Arc::new(device)))
     }
 }
 

@@ -3,24 +3,13 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
 use hca::{
     Access, AhAttr, AsyncEvent, DeviceAttr, Error, GidEntry, Hca, PortAttr, QpInit, QpNum, SrqAttr, XrcdOpen,
 };
 
-use crate::device::Device;
+use crate::device::IbvHca;
 use crate::{IbvAh, IbvChannel, IbvCq, IbvMr, IbvQp, IbvSrq, IbvXrcd, convert};
-
-/// A device opened by [`crate::Devices::open`], with one protection domain.
-#[derive(Debug)]
-pub struct IbvHca(Arc<Device>);
-
-impl IbvHca {
-    pub(crate) fn new(device: Arc<Device>) -> IbvHca {
-        IbvHca(device)
-    }
-}
 
 impl Hca for IbvHca {
     type Channel = IbvChannel;

@@ -29,8 +29,8 @@ mod queue;
 mod xrc;
 
 pub use ah::IbvAh;
+pub use device::IbvHca;
 pub use devices::Devices;
-pub use hca::IbvHca;
 pub use mr::IbvMr;
 pub use qp::IbvQp;
 pub use queue::{IbvChannel, IbvCq, IbvSrq};

@@ -17,9 +17,8 @@ use libibverbs_sys::object::ibv_qp;
 
 use crate::ah::IbvAh;
 use crate::convert;
-use crate::device::Device;
+use crate::device::{Device, IbvHca};
 use crate::error::{check, closed, made};
-use crate::hca::IbvHca;
 use crate::post::post;
 use crate::queue::{Completions, IbvCq, IbvSrq, Receives};
 use crate::xrc::{Domain, IbvXrcd, unsupported};

@@ -10,7 +10,7 @@ use crate::attr::{DeviceAttr, PortAttr};
 use crate::error::Error;
 use crate::event::AsyncEvent;
 use crate::object::{Channel, Cq, Mr, Qp, Srq};
-use crate::qp::{Access, QpInit, QpNum, SrqAttr};
+use crate::qp::{Access, QpCap, QpKindOf, QpNum, SrqAttr};
 
 /// Selects an XRC domain to open (`ibv_open_xrcd(3)`).
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,73 @@ pub enum XrcdOpen<'a> {
     Existing(BorrowedFd<'a>),
     /// A new domain of this process alone.
     Private,
+}
+
+/// Kind of a queue pair, with its completion and receive queues (`ibv_create_qp(3)`,
+/// `ibv_create_qp_ex(3)`).
+#[derive(Debug)]
+pub enum QpKind<'a, H: Hca> {
+    /// Reliable connection (`IBV_QPT_RC`).
+    Rc {
+        /// Completion queue of sends.
+        send_cq: &'a H::Cq,
+        /// Completion queue of receives.
+        recv_cq: &'a H::Cq,
+        /// Shared receive queue; `None` gives the pair a receive queue of its own.
+        srq: Option<&'a H::Srq>,
+    },
+    /// Datagrams (`IBV_QPT_UD`).
+    Ud {
+        /// Completion queue of sends.
+        send_cq: &'a H::Cq,
+        /// Completion queue of receives.
+        recv_cq: &'a H::Cq,
+        /// Shared receive queue; `None` gives the pair a receive queue of its own.
+        srq: Option<&'a H::Srq>,
+    },
+    /// Sender of XRC (`IBV_QPT_XRC_SEND`).
+    XrcIni {
+        /// Completion queue of sends.
+        send_cq: &'a H::Cq,
+    },
+    /// Receiver of XRC (`IBV_QPT_XRC_RECV`). Each message names a shared receive queue of the
+    /// domain.
+    XrcTgt {
+        /// The domain.
+        xrcd: &'a H::Xrcd,
+    },
+}
+
+// Not derived: a derived impl would require `H: Clone`.
+impl<H: Hca> Clone for QpKind<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Hca> Copy for QpKind<'_, H> {}
+
+impl<H: Hca> QpKind<'_, H> {
+    /// Returns the kind without the queues.
+    pub fn kind(&self) -> QpKindOf {
+        match self {
+            QpKind::Rc { .. } => QpKindOf::Rc,
+            QpKind::Ud { .. } => QpKindOf::Ud,
+            QpKind::XrcIni { .. } => QpKindOf::XrcIni,
+            QpKind::XrcTgt { .. } => QpKindOf::XrcTgt,
+        }
+    }
+}
+
+/// Attributes of a queue pair to be made (`ibv_create_qp(3)`).
+#[derive(Debug)]
+pub struct QpInit<'a, H: Hca> {
+    /// Kind and queues.
+    pub kind: QpKind<'a, H>,
+    /// Minimum capacity; the device may give more, see [`crate::Qp::cap`].
+    pub cap: QpCap,
+    /// True if every request has a completion; false if only requests that ask for it.
+    pub signal_all: bool,
 }
 
 /// An opened device with one protection domain (`ibv_open_device(3)`, `ibv_alloc_pd(3)`).

@@ -39,12 +39,11 @@ pub use attr::{DeviceAttr, LinkLayer, Mtu, PortAttr, PortState};
 pub use completion::{Completed, Completion, Status};
 pub use error::{Errno, Error, PostError, errno};
 pub use event::AsyncEvent;
-pub use hca::{Hca, XrcdOpen};
+pub use hca::{Hca, QpInit, QpKind, XrcdOpen};
 pub use object::{Channel, Cq, Mr, Qp, Srq};
 pub use path::{AltPath, PathMigState};
 pub use qp::{
-    Access, ModifyQp, QpCap, QpInit, QpKind, QpKindOf, QpNum, QpState, SrqAttr, SrqNum, ToRtr, ToRts,
-    rnr_wait, timeout_wait,
+    Access, ModifyQp, QpCap, QpKindOf, QpNum, QpState, SrqAttr, SrqNum, ToRtr, ToRts, rnr_wait, timeout_wait,
 };
 pub use work::{Data, Piece, RecvWr, SendFlags, SendOp, SendWr, Sge, To};
 

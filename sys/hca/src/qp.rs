@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use crate::address::AhAttr;
 use crate::attr::Mtu;
-use crate::hca::Hca;
 use crate::path::{AltPath, PathMigState};
 
 /// Number of a queue pair, 24 bits.
@@ -29,62 +28,6 @@ pub enum QpKindOf {
     XrcTgt,
 }
 
-/// Kind of a queue pair, with its completion and receive queues (`ibv_create_qp(3)`,
-/// `ibv_create_qp_ex(3)`).
-#[derive(Debug)]
-pub enum QpKind<'a, H: Hca> {
-    /// Reliable connection (`IBV_QPT_RC`).
-    Rc {
-        /// Completion queue of sends.
-        send_cq: &'a H::Cq,
-        /// Completion queue of receives.
-        recv_cq: &'a H::Cq,
-        /// Shared receive queue; `None` gives the pair a receive queue of its own.
-        srq: Option<&'a H::Srq>,
-    },
-    /// Datagrams (`IBV_QPT_UD`).
-    Ud {
-        /// Completion queue of sends.
-        send_cq: &'a H::Cq,
-        /// Completion queue of receives.
-        recv_cq: &'a H::Cq,
-        /// Shared receive queue; `None` gives the pair a receive queue of its own.
-        srq: Option<&'a H::Srq>,
-    },
-    /// Sender of XRC (`IBV_QPT_XRC_SEND`).
-    XrcIni {
-        /// Completion queue of sends.
-        send_cq: &'a H::Cq,
-    },
-    /// Receiver of XRC (`IBV_QPT_XRC_RECV`). Each message names a shared receive queue of the
-    /// domain.
-    XrcTgt {
-        /// The domain.
-        xrcd: &'a H::Xrcd,
-    },
-}
-
-// Not derived: a derived impl would require `H: Clone`.
-impl<H: Hca> Clone for QpKind<'_, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H: Hca> Copy for QpKind<'_, H> {}
-
-impl<H: Hca> QpKind<'_, H> {
-    /// Returns the kind without the queues.
-    pub fn kind(&self) -> QpKindOf {
-        match self {
-            QpKind::Rc { .. } => QpKindOf::Rc,
-            QpKind::Ud { .. } => QpKindOf::Ud,
-            QpKind::XrcIni { .. } => QpKindOf::XrcIni,
-            QpKind::XrcTgt { .. } => QpKindOf::XrcTgt,
-        }
-    }
-}
-
 /// Capacity of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpCap {
@@ -98,17 +41,6 @@ pub struct QpCap {
     pub max_recv_sge: u32,
     /// Maximum length of inline data, in bytes.
     pub max_inline: u32,
-}
-
-/// Attributes of a queue pair to be made (`ibv_create_qp(3)`).
-#[derive(Debug)]
-pub struct QpInit<'a, H: Hca> {
-    /// Kind and queues.
-    pub kind: QpKind<'a, H>,
-    /// Minimum capacity; the device may give more, see [`crate::Qp::cap`].
-    pub cap: QpCap,
-    /// True if every request has a completion; false if only requests that ask for it.
-    pub signal_all: bool,
 }
 
 /// Capacity of a shared receive queue (`ibv_create_srq(3)`).

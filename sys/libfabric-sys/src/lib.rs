@@ -18,12 +18,13 @@
 //! Names are those of the C headers. A test compares sizes and offsets with the installed headers.
 
 #![allow(non_camel_case_types, unsafe_code)]
-pub mod attr;
+
 pub mod call;
 pub mod consts;
 pub mod fid;
 mod library;
 
+pub use fid::attr;
 pub use library::{Library, LoadError};
 
 /// Returns a version of libfabric's interface as a number, like `FI_VERSION`.

@@ -155,7 +155,7 @@ fn constants() -> Vec<(&'static str, i64)> {
 #[test]
 fn every_declaration_is_compared() {
     let (structs, constants_declared) = declared(
-        &[include_str!("../src/attr.rs"), include_str!("../src/fid.rs")],
+        &[include_str!("../src/fid/attr.rs"), include_str!("../src/fid/mod.rs")],
         include_str!("../src/consts.rs"),
     );
     let compared: BTreeMap<String, Vec<String>> = layouts()

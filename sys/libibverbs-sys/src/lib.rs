@@ -24,12 +24,12 @@
 //! header.
 
 #![allow(non_camel_case_types, unsafe_code)]
-pub mod attr;
+
 pub mod call;
 pub mod consts;
 mod library;
 pub mod object;
 pub mod sysfs;
-pub mod work;
 
 pub use library::{Library, LoadError};
+pub use object::{attr, work};

@@ -245,7 +245,11 @@ fn constants() -> Vec<(&'static str, i64)> {
 #[test]
 fn every_declaration_is_compared() {
     let (structs, constants_declared) = declared(
-        &[include_str!("../src/attr.rs"), include_str!("../src/work.rs"), include_str!("../src/object.rs")],
+        &[
+            include_str!("../src/object/attr.rs"),
+            include_str!("../src/object/work.rs"),
+            include_str!("../src/object/mod.rs"),
+        ],
         include_str!("../src/consts.rs"),
     );
     let compared: BTreeMap<String, Vec<String>> = layouts()

@@ -1,15 +1,13 @@
 //! A fabric: its devices and processes, its time, its faults and violations.
 
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hca::AsyncEvent;
 use netmod_core::Time;
 
-use crate::bell::Bell;
-use crate::hca::SimHca;
+use crate::counts::{Counts, Leaks, Stats};
 use crate::model::State;
-use crate::model::device::{Context, Device, PortId};
+use crate::model::device::{Device, PortId};
 use crate::settings::{DeviceSettings, Faults, Settings};
 
 /// A device of a fabric.
@@ -19,61 +17,6 @@ pub struct DeviceId(pub(crate) usize);
 /// A process that has opened a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub(crate) usize);
-
-/// Number of objects that a process has open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Completion channels.
-    pub channels: usize,
-    /// Completion queues.
-    pub cqs: usize,
-    /// Shared receive queues.
-    pub srqs: usize,
-    /// Queue pairs, except receivers of XRC.
-    pub qps: usize,
-    /// Handles of XRC receiving queue pairs, made or opened.
-    pub tgt_qps: usize,
-    /// Registrations.
-    pub mrs: usize,
-    /// Total length of the registrations in bytes.
-    pub bytes: u64,
-    /// Address handles.
-    pub ahs: usize,
-    /// Memberships in XRC domains.
-    pub xrcds: usize,
-}
-
-/// Number of objects open in a whole fabric.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaks {
-    /// Opened devices.
-    pub contexts: usize,
-    /// Completion channels.
-    pub channels: usize,
-    /// Completion queues.
-    pub cqs: usize,
-    /// Shared receive queues.
-    pub srqs: usize,
-    /// Queue pairs; a receiver of XRC counts once.
-    pub qps: usize,
-    /// Registrations.
-    pub mrs: usize,
-    /// Address handles.
-    pub ahs: usize,
-    /// Memberships of processes in XRC domains.
-    pub xrcds: usize,
-    /// XRC domains.
-    pub domains: usize,
-}
-
-/// Statistics of messages that need a receive, on connected queue pairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Messages that found a receive.
-    pub received: u64,
-    /// Messages that found no receive and are retried.
-    pub not_ready: u64,
-}
 
 /// Devices joined by a network. Clones are the same fabric.
 #[derive(Clone, Debug)]
@@ -98,28 +41,6 @@ impl Fabric {
         let number = state.devices.len();
         state.devices.push(Device::new(settings, number));
         DeviceId(number)
-    }
-
-    /// Opens a device, as a new process.
-    ///
-    /// # Errors
-    /// If the system has no descriptors left.
-    pub fn open(&self, device: DeviceId) -> io::Result<SimHca> {
-        let bell = Arc::new(Bell::new()?);
-        let mut state = self.lock();
-        state.call("ibv_open_device").map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
-        let number = state.contexts.len();
-        state.contexts.push(Context {
-            device: device.0,
-            open: true,
-            events: Default::default(),
-            bell: bell.clone(),
-            registered: 0,
-        });
-        let settings = &state.devices[device.0].settings;
-        let (name, attr) = (settings.name.clone(), settings.attr);
-        drop(state);
-        Ok(SimHca::new(self.clone(), ContextId(number), name, attr, bell))
     }
 
     /// Returns the present time.

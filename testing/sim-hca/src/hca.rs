@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use hca::{
 };
 
 use crate::bell::Bell;
-use crate::fabric::{ContextId, Fabric};
+use crate::fabric::{ContextId, DeviceId, Fabric};
 use crate::mem::Lent;
 use crate::model::create::NewQp;
-use crate::model::device::PortId;
+use crate::model::device::{Context, PortId};
 use crate::object::{Process, SimAh, SimChannel, SimCq, SimMr, SimQp, SimSrq, SimXrcd};
 
 /// An opened device of a [`Fabric`]; it stands for a process.
@@ -25,6 +26,30 @@ pub struct SimHca {
     process: Arc<Process>,
     attr: DeviceAttr,
     bell: Arc<Bell>,
+}
+
+impl Fabric {
+    /// Opens a device, as a new process.
+    ///
+    /// # Errors
+    /// If the system has no descriptors left.
+    pub fn open(&self, device: DeviceId) -> io::Result<SimHca> {
+        let bell = Arc::new(Bell::new()?);
+        let mut state = self.lock();
+        state.call("ibv_open_device").map_err(|errno| io::Error::from_raw_os_error(errno.0))?;
+        let number = state.contexts.len();
+        state.contexts.push(Context {
+            device: device.0,
+            open: true,
+            events: Default::default(),
+            bell: bell.clone(),
+            registered: 0,
+        });
+        let settings = &state.devices[device.0].settings;
+        let (name, attr) = (settings.name.clone(), settings.attr);
+        drop(state);
+        Ok(SimHca::new(self.clone(), ContextId(number), name, attr, bell))
+    }
 }
 
 impl SimHca {

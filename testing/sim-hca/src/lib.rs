@@ -20,6 +20,7 @@
 //! packet sequence numbers as its packets would.
 
 mod bell;
+mod counts;
 mod fabric;
 mod hca;
 mod mem;
@@ -27,7 +28,8 @@ mod model;
 mod object;
 mod settings;
 
-pub use fabric::{ContextId, Counts, DeviceId, Fabric, Leaks, Stats};
+pub use counts::{Counts, Leaks, Stats};
+pub use fabric::{ContextId, DeviceId, Fabric};
 pub use hca::SimHca;
 pub use object::{SimAh, SimChannel, SimCq, SimMr, SimQp, SimSrq, SimXrcd};
 pub use settings::{DeviceSettings, Faults, Settings, TgtLife};

@@ -231,7 +231,7 @@ impl device::Port for Port {
             Access::Local => region::LOCAL,
         };
         let key = if self.traits().wants(FI_MR_PROV_KEY) { 0 } else { self.fresh_key()? };
-        region::register(self, mem, rights, key).map(Some)
+        region::register(&self.endpoint, mem, rights, key).map(Some)
     }
 
     fn remote(registration: &Registration) -> Remote {

@@ -18,11 +18,12 @@ use netmod_framed::device::{Done, Oddities, Port as _, Refused};
 use netmod_framed::memory::Block;
 use netmod_framed::wire::FRAME_HEADER;
 
-use super::endpoint::{Endpoint, Traits};
+use super::endpoint::Endpoint;
 use super::info::Offer;
 use super::ops::Ops;
 use super::region::Registration;
 use super::shared::DomainOptions;
+use super::traits::Traits;
 use receives::Receives;
 
 mod errors;

@@ -1,7 +1,8 @@
 //! Output of the ranks and of the launcher: reading, writing, and failures to write.
 
 use super::{GRACE, Job, Token};
-use crate::launch::output::{Flow, Output, Target};
+use crate::launch::output::{Flow, Output};
+use crate::launch::writer::Target;
 use crate::launch::{Failure, LaunchError};
 use crate::sys::{self, Interest};
 use std::io;

@@ -6,9 +6,8 @@ use core::ffi::{c_int, c_void};
 
 use libc::iovec;
 
-use super::handle::{Handle, code, long};
+use super::handle::{Handle, code, fid_ops, id_of, long, table};
 use super::info;
-use super::resource::{fid_ops, id_of, table};
 use crate::errno::{FI_EINVAL, FI_ENOPROTOOPT, FI_ENOSYS, FI_ETOOSMALL};
 use crate::ffi::handle::close;
 use crate::mem::Lent;

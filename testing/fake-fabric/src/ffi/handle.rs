@@ -8,8 +8,12 @@ use core::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
+use super::closed::ClosedObject;
 use super::worlds::Shared;
 use crate::model::{Id, State};
+use libfabric_sys::consts::{
+    FI_CLASS_AV, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_RX_CTX, FI_CLASS_SEP, FI_CLASS_TX_CTX,
+};
 use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, fid_mr};
 
 /// Detects concurrent calls within a domain.
@@ -97,6 +101,24 @@ impl<F: FidStruct> Handle<F> {
     }
 }
 
+/// Returns the identifier of an object that others can be bound to or that can be waited for.
+///
+/// # Safety
+/// The object is this library's.
+pub(super) unsafe fn id_of(object: *mut fid) -> Option<Id> {
+    // SAFETY: the caller's promise; the class says which type it is.
+    unsafe {
+        Some(match object.as_ref()?.fclass {
+            FI_CLASS_AV => Handle::<fid_av>::of(object.cast()).id,
+            FI_CLASS_CQ => Handle::<fid_cq>::of(object.cast()).id,
+            FI_CLASS_EP | FI_CLASS_SEP | FI_CLASS_TX_CTX | FI_CLASS_RX_CTX => {
+                Handle::<fid_ep>::of(object.cast()).id
+            }
+            _ => return None,
+        })
+    }
+}
+
 /// A call in progress.
 pub(super) struct Entered<'a> {
     pub(super) state: MutexGuard<'a, State>,
@@ -108,23 +130,6 @@ impl Drop for Entered<'_> {
         if let Some(guard) = self.guard {
             guard.busy.store(false, Ordering::SeqCst);
         }
-    }
-}
-
-/// A closed object, freed when this is dropped.
-pub(super) struct ClosedObject {
-    object: *mut c_void,
-    free: unsafe fn(*mut c_void),
-}
-
-// SAFETY: only this value accesses the closed object, apart from errors of the application, which
-// are as likely in any thread.
-unsafe impl Send for ClosedObject {}
-
-impl Drop for ClosedObject {
-    fn drop(&mut self) {
-        // SAFETY: `free` is the function for the object's type, and is called once.
-        unsafe { (self.free)(self.object) }
     }
 }
 
@@ -152,7 +157,8 @@ pub(super) unsafe extern "C" fn close<F: FidStruct>(object: *mut fid) -> c_int {
     };
     match closed {
         Ok(()) => {
-            world.retire(ClosedObject { object: object.cast(), free: free::<F> });
+            // SAFETY: it is this type's function, and nobody uses the object after it is closed.
+            world.retire(unsafe { ClosedObject::new(object.cast(), free::<F>) });
             0
         }
         Err(error) => -error,
@@ -168,3 +174,23 @@ pub(super) fn code(result: Result<(), i32>) -> c_int {
 pub(super) fn long(result: Result<(), i32>) -> isize {
     code(result) as isize
 }
+
+/// Returns the pointer to a table of functions for objects; nobody writes to it.
+pub(super) const fn table<T>(table: &'static T) -> *mut T {
+    core::ptr::from_ref(table).cast_mut()
+}
+
+macro_rules! fid_ops {
+    ($face:ty, $bind:expr, $control:expr) => {
+        fi_ops {
+            size: size_of::<fi_ops>(),
+            close: Some(close::<$face>),
+            bind: $bind,
+            control: $control,
+            ops_open: None,
+            tostr: None,
+            ops_set: None,
+        }
+    };
+}
+pub(super) use fid_ops;

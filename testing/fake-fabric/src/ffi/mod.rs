@@ -4,6 +4,7 @@
 //! freed with its world, so that use after close is detected instead of undefined. Errors are
 //! positive in the model and negative here.
 
+mod closed;
 mod endpoint;
 mod exports;
 mod handle;

@@ -7,46 +7,25 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 
-use super::handle::{Guard, Handle, close, code};
+use super::handle::{Guard, Handle, close, code, fid_ops, id_of, table};
 use super::worlds::Shared;
 use super::{endpoint, info};
 use crate::errno::{FI_EAGAIN, FI_EBADFLAGS, FI_EINVAL, FI_ENODATA, FI_ENOSYS};
 use crate::mem::Lent;
-use crate::model::Id;
 use crate::model::queue::{Entry, Queue};
 use libfabric_sys::API;
 use libfabric_sys::attr::{
     fi_addr_t, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fi_cq_err_entry, fi_cq_msg_entry, fi_info,
 };
 use libfabric_sys::consts::{
-    FI_ADDR_UNSPEC, FI_CLASS_AV, FI_CLASS_CQ, FI_CLASS_DOMAIN, FI_CLASS_EP, FI_CLASS_FABRIC, FI_CLASS_MR,
-    FI_CLASS_RX_CTX, FI_CLASS_SEP, FI_CLASS_TX_CTX, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
-    FI_CQ_FORMAT_MSG, FI_ENABLE, FI_GETWAIT, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+    FI_ADDR_UNSPEC, FI_CLASS_AV, FI_CLASS_CQ, FI_CLASS_DOMAIN, FI_CLASS_FABRIC, FI_CLASS_MR,
+    FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_ENABLE, FI_GETWAIT, FI_THREAD_DOMAIN,
+    FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC,
 };
 use libfabric_sys::fid::{
     fi_ops, fi_ops_av, fi_ops_cq, fi_ops_domain, fi_ops_fabric, fi_ops_mr, fid, fid_av, fid_cq, fid_domain,
     fid_fabric, fid_mr,
 };
-
-/// Returns the pointer to a table of functions for objects; nobody writes to it.
-pub(super) const fn table<T>(table: &'static T) -> *mut T {
-    core::ptr::from_ref(table).cast_mut()
-}
-
-macro_rules! fid_ops {
-    ($face:ty, $bind:expr, $control:expr) => {
-        fi_ops {
-            size: size_of::<fi_ops>(),
-            close: Some(close::<$face>),
-            bind: $bind,
-            control: $control,
-            ops_open: None,
-            tostr: None,
-            ops_set: None,
-        }
-    };
-}
-pub(super) use fid_ops;
 
 static FABRIC: fi_ops = fid_ops!(fid_fabric, None, None);
 static DOMAIN: fi_ops = fid_ops!(fid_domain, None, None);
@@ -103,24 +82,6 @@ static CQ_OPS: fi_ops_cq = fi_ops_cq {
     signal: None,
     strerror: Some(cq_strerror),
 };
-
-/// Returns the identifier of an object that others can be bound to or that can be waited for.
-///
-/// # Safety
-/// The object is this library's.
-pub(super) unsafe fn id_of(object: *mut fid) -> Option<Id> {
-    // SAFETY: the caller's promise; the class says which type it is.
-    unsafe {
-        Some(match object.as_ref()?.fclass {
-            FI_CLASS_AV => Handle::<fid_av>::of(object.cast()).id,
-            FI_CLASS_CQ => Handle::<fid_cq>::of(object.cast()).id,
-            FI_CLASS_EP | FI_CLASS_SEP | FI_CLASS_TX_CTX | FI_CLASS_RX_CTX => {
-                Handle::<libfabric_sys::fid::fid_ep>::of(object.cast()).id
-            }
-            _ => return None,
-        })
-    }
-}
 
 /// Opens a fabric.
 pub(super) fn fabric(world: &Arc<Shared>, context: *mut c_void) -> *mut fid_fabric {

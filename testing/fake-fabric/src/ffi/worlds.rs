@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::handle::ClosedObject;
+use super::closed::ClosedObject;
 use crate::model::State;
 use crate::request::{Reply, Request};
 

@@ -9,6 +9,7 @@
 pub mod data;
 mod layer;
 pub mod memory;
+mod rank;
 mod run;
 mod seen;
 mod transfers;

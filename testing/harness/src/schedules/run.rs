@@ -7,38 +7,20 @@ use std::time::Duration;
 
 use netmod_core::{
     Card, CardWriter, Core, Diagnose, Engine, GroupId, Module, Netmod, OnDone, PeerName, PollOrder, Pollers,
-    ReqId, Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
+    ReqId, Request, Segment, Sent, Time, Vc, VcError, VcErrorKind, VcLife,
 };
-use netmod_framed::FrameNetmod;
-use netmod_framed::device::Device;
 
 use crate::rng::Rng;
 use crate::schedules::data::{pattern, seeded, shape};
 use crate::schedules::layer::{Layer, header, seed_of};
 use crate::schedules::memory::{Area, Pieces};
+use crate::schedules::rank::Rank;
 use crate::schedules::seen::Seen;
 use crate::schedules::transfers::Transfers;
 use crate::schedules::world::{Plan, World};
 
 /// Byte that an owner writes into memory that it has got back.
 const MINE: u8 = 0xEE;
-
-/// A process.
-pub struct Rank<D: Device> {
-    pub engine: Engine<FrameNetmod<D>>,
-    pub layer: Layer,
-}
-
-impl<D: Device> Rank<D> {
-    /// Returns the VC with a peer.
-    pub fn vc(&self, peer: usize) -> VcId {
-        self.layer.peers[peer].vc.expect("a peer's VC")
-    }
-
-    fn is_free(&self, peer: usize) -> bool {
-        !self.layer.peers[peer].down && !self.layer.peers[peer].terminating
-    }
-}
 
 /// A send that has not ended.
 struct Pending {

@@ -6,7 +6,7 @@ use netmod_core::{Rma, VcError};
 use crate::rng::Rng;
 use crate::schedules::data::pattern;
 use crate::schedules::memory::Area;
-use crate::schedules::run::Rank;
+use crate::schedules::rank::Rank;
 use netmod_framed::device::Device;
 
 /// Byte that an owner writes into memory that it has taken back.

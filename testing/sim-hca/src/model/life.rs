@@ -2,7 +2,7 @@
 
 use hca::QpKindOf;
 
-use crate::fabric::{Counts, Leaks};
+use crate::counts::{Counts, Leaks};
 use crate::model::{Id, State};
 
 impl State {

@@ -9,6 +9,7 @@ pub(crate) mod modify;
 pub(crate) mod path;
 pub(crate) mod post;
 pub(crate) mod qp;
+mod refusal;
 pub(crate) mod region;
 pub(crate) mod requester;
 pub(crate) mod responder;
@@ -22,7 +23,7 @@ use hca::{Errno, errno};
 use netmod_core::Time;
 use netmod_harness::Rng;
 
-use crate::fabric::Stats;
+use crate::counts::Stats;
 use crate::settings::Settings;
 
 /// Makes the fabric's random numbers differ from those of a test with the same seed.

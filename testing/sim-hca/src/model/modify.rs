@@ -1,37 +1,12 @@
 //! State transitions of a queue pair (InfiniBand Architecture Specification, 10.3.1), and their
 //! requirements.
 
-use hca::{Errno, ModifyQp, QpKindOf, QpState, ToRtr, ToRts, errno};
+use hca::{ModifyQp, QpKindOf, QpState, ToRtr, ToRts, errno};
 
 use crate::model::device::PortId;
 use crate::model::path::Paths;
+use crate::model::refusal::{Refusal, valid};
 use crate::model::{Id, State};
-
-/// Reason why a transition is refused.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) errno: Errno,
-    /// The invalid attribute, by its name in `ibv_modify_qp(3)`.
-    pub(crate) attribute: Option<&'static str>,
-}
-
-impl From<Errno> for Refusal {
-    fn from(errno: Errno) -> Refusal {
-        Refusal { errno, attribute: None }
-    }
-}
-
-impl Refusal {
-    /// Makes the refusal of an invalid attribute.
-    pub(crate) fn of(attribute: &'static str) -> Refusal {
-        Refusal { errno: errno::EINVAL, attribute: Some(attribute) }
-    }
-}
-
-/// Refuses an attribute unless the condition holds.
-pub(crate) fn valid(holds: bool, attribute: &'static str) -> Result<(), Refusal> {
-    if holds { Ok(()) } else { Err(Refusal::of(attribute)) }
-}
 
 impl State {
     /// Executes a transition.

@@ -4,8 +4,7 @@
 use hca::{AltPath, AsyncEvent, PathMigState};
 
 use crate::model::device::PortId;
-use crate::model::modify::{Refusal, valid};
-use crate::model::qp::Qp;
+use crate::model::refusal::{Refusal, valid};
 use crate::model::wire::Packet;
 use crate::model::{Id, State};
 
@@ -24,10 +23,9 @@ impl Paths {
     }
 }
 
-impl Qp {
-    fn is_on(&self, here: u8, peer: Option<PortId>, packet: &Packet) -> bool {
-        packet.to == PortId { device: self.device, port: here } && peer == Some(packet.from)
-    }
+/// Returns true if a packet has come to this port from the peer that is expected there.
+fn is_on(here: PortId, peer: Option<PortId>, packet: &Packet) -> bool {
+    packet.to == here && peer == Some(packet.from)
 }
 
 impl State {
@@ -117,7 +115,8 @@ impl State {
     /// the queue pair's path; others are dropped.
     pub(crate) fn came(&mut self, id: Id, packet: &Packet) -> bool {
         let Some(qp) = self.qps.get_mut(&id) else { return false };
-        if qp.is_on(qp.port, qp.peer, packet) {
+        let at = |port| PortId { device: qp.device, port };
+        if is_on(at(qp.port), qp.peer, packet) {
             if !packet.migrated && qp.paths.state == PathMigState::Rearm {
                 qp.paths.state = PathMigState::Armed;
             }
@@ -126,7 +125,7 @@ impl State {
         if !packet.migrated || qp.paths.state != PathMigState::Armed {
             return false;
         }
-        if qp.paths.alt.is_some_and(|(alt, peer)| qp.is_on(alt.ah.port, peer, packet)) {
+        if qp.paths.alt.is_some_and(|(alt, peer)| is_on(at(alt.ah.port), peer, packet)) {
             self.migrate(id);
             return true;
         }

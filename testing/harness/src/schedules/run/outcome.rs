@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use netmod_core::{Diagnose, Finalize, Module, Outcome};
 
-use super::{MINE, Rank, Run};
+use super::{MINE, Run};
+use crate::schedules::rank::Rank;
 use crate::schedules::seen::Seen;
 use crate::schedules::world::World;
 

@@ -4,12 +4,15 @@
 
 #![allow(missing_docs)]
 
+pub mod attr;
+pub mod work;
+
 use core::ffi::{c_char, c_int, c_void};
 
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use crate::attr::*;
-use crate::work::{ibv_recv_wr, ibv_send_wr, ibv_wc};
+use self::attr::*;
+use self::work::{ibv_recv_wr, ibv_send_wr, ibv_wc};
 
 /// A function that is not called here.
 pub type Unused = Option<unsafe extern "C" fn()>;

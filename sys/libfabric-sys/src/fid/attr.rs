@@ -4,7 +4,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::fid::{fid, fid_domain, fid_fabric, fid_wait};
+use super::{fid, fid_domain, fid_fabric, fid_wait};
 
 /// Address of a peer in an address vector.
 pub type fi_addr_t = u64;

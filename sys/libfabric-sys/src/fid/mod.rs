@@ -3,11 +3,13 @@
 //! Functions that are not called are untyped ([`Unused`]). A provider's table may be shorter than
 //! declared here; its `size` tells.
 
+pub mod attr;
+
 use core::ffi::{c_char, c_int, c_void};
 
 use libc::iovec;
 
-use crate::attr::{
+use self::attr::{
     fi_addr_t, fi_av_attr, fi_cq_attr, fi_cq_err_entry, fi_info, fi_msg, fi_msg_rma, fi_rx_attr, fi_tx_attr,
 };
 

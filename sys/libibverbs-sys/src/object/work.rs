@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::object::{ibv_ah, ibv_cq, ibv_mr, ibv_qp, ibv_srq};
+use super::{ibv_ah, ibv_cq, ibv_mr, ibv_qp, ibv_srq};
 
 /// A scatter-gather element: a piece of local memory.
 #[repr(C)]

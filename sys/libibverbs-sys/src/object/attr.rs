@@ -6,7 +6,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::object::{ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
+use super::{ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
 
 /// A port's address, big-endian. With RoCE it is made of an IP address.
 #[repr(C, align(8))]
