@@ -60,7 +60,7 @@ pub use pollers::Pollers;
 pub use ranks::RankTable;
 pub use reply_backoff::ReplyBackoff;
 pub use request::{OnDone, Outcome, Request};
-pub use rma::{Ability, Rma, RmaUse};
+pub use rma::{Ability, Rma, RmaOp, RmaUse};
 pub use segment::{Datatype, Run, Segment};
 pub use sendq::{Data, Message, SendQueue, WorkList};
 pub use slab::{ReqId, SideTable, Slab, VcId};

@@ -1,7 +1,11 @@
 //! One-sided transfers, for netmods that have them; large-message transfer is built on this.
 
+mod regions;
+
 use core::fmt;
 use std::borrow::Cow;
+
+pub use regions::{Region, RegionError, RegionKind, Regions, Remote};
 
 use crate::buf::IoVec;
 use crate::error::VcError;
@@ -17,6 +21,27 @@ pub enum Access {
     RemoteWrite,
     /// Only local operations use it.
     Local,
+}
+
+impl Access {
+    /// Returns the wire form, which keys of netmods carry.
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            Access::Local => 0,
+            Access::RemoteRead => 1,
+            Access::RemoteWrite => 2,
+        }
+    }
+
+    /// Returns the purpose that a byte of a key means; `None` if it means none.
+    pub const fn from_wire(byte: u8) -> Option<Access> {
+        match byte {
+            0 => Some(Access::Local),
+            1 => Some(Access::RemoteRead),
+            2 => Some(Access::RemoteWrite),
+            _ => None,
+        }
+    }
 }
 
 /// A local handle of a registration.
@@ -52,6 +77,26 @@ impl RemoteKey {
         key
     }
 
+    /// Creates a key of numbers, little-endian, and the bytes behind them.
+    pub const fn pack<const W: usize, const B: usize>(words: [u64; W], rest: [u8; B]) -> RemoteKey {
+        const { assert!(8 * W + B <= RemoteKey::MAX) };
+        let mut bytes = [0; RemoteKey::MAX];
+        let mut i = 0;
+        while i < 8 * W + B {
+            bytes[i] = if i < 8 * W { words[i / 8].to_le_bytes()[i % 8] } else { rest[i - 8 * W] };
+            i += 1;
+        }
+        RemoteKey { len: (8 * W + B) as u8, bytes }
+    }
+
+    /// Returns the parts of a key that [`RemoteKey::pack`] made; `None` if it has another length.
+    pub fn unpack<const W: usize, const B: usize>(&self) -> Option<([u64; W], [u8; B])> {
+        let (words, rest) = self.bytes().split_last_chunk::<B>()?;
+        let (words, odd) = words.as_chunks::<8>();
+        let words: &[[u8; 8]; W] = words.try_into().ok().filter(|_| odd.is_empty())?;
+        Some((words.map(u64::from_le_bytes), *rest))
+    }
+
     /// Returns its bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
@@ -71,6 +116,25 @@ impl fmt::Debug for RemoteKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RemoteKey").field(&self.bytes()).finish()
     }
+}
+
+/// A put or get: `len` bytes between a registration of this side and one of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct RmaOp<'a> {
+    /// The VC whose peer takes part.
+    pub vc: VcId,
+    /// This side's registration, for [`Access::Local`].
+    pub local: RegionId,
+    /// Offset in it, in bytes.
+    pub at: usize,
+    /// The key of the peer's registration.
+    pub key: &'a RemoteKey,
+    /// Offset in that, in bytes.
+    pub remote_at: usize,
+    /// Bytes to move.
+    pub len: usize,
+    /// The caller's number of the operation, which [`crate::Event::RmaDone`] names.
+    pub op: u64,
 }
 
 /// The limits of a transfer.
@@ -184,40 +248,44 @@ pub trait Rma {
     /// Fails if the handle is not live.
     fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError>;
 
-    /// Starts writing local memory `(region, offset, len)` to `offset` of the peer's registration.
+    /// Starts a put: writes local memory to the peer's registration.
     ///
     /// # Errors
     ///
     /// Fails if nothing was started; no event follows then.
-    #[allow(clippy::too_many_arguments)]
-    fn put(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError>;
+    fn put(&mut self, core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError>;
 
-    /// Starts reading `len` bytes at `remote_at` of the peer's registration into local memory.
+    /// Starts a get: reads the peer's registration into local memory.
     ///
     /// # Errors
     ///
     /// Fails if nothing was started; no event follows then. A netmod without get returns
     /// [`crate::VcErrorKind::Unsupported`].
-    #[allow(clippy::too_many_arguments)]
-    fn get(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError>;
+    fn get(&mut self, core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_unpacked_as_it_was_packed_and_not_otherwise() {
+        let key = RemoteKey::pack([1, u64::MAX, 3 << 40], [7, 9]);
+        assert_eq!(key.bytes().len(), 26);
+        assert_eq!(key.unpack(), Some(([1, u64::MAX, 3 << 40], [7, 9])));
+        assert_eq!(key.unpack::<3, 1>(), None);
+        assert_eq!(key.unpack::<2, 10>().map(|(words, _)| words), Some([1, u64::MAX]));
+        for len in 0..=RemoteKey::MAX {
+            let other = RemoteKey::new(&vec![5; len]).expect("a key");
+            assert_eq!(other.unpack::<3, 2>().is_some(), len == 26, "{len}");
+        }
+    }
+
+    #[test]
+    fn each_purpose_has_its_byte() {
+        for access in [Access::Local, Access::RemoteRead, Access::RemoteWrite] {
+            assert_eq!(Access::from_wire(access.to_wire()), Some(access));
+        }
+        assert_eq!((3..=255).find_map(Access::from_wire), None);
+    }
 }

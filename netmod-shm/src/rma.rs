@@ -16,8 +16,8 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::AtomicU64;
 
-use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::rma::{self, Access, RegionError, RegionId, Regions, Remote, RemoteKey, RmaLimits};
+use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::checkpoint::Stage;
 use crate::link::Link;
@@ -27,8 +27,8 @@ use crate::segment::Segment;
 use crate::segment::layout::REGIONS;
 use crate::sys::{self, Attach};
 
-/// Bytes of a [`RemoteKey`].
-const KEY: usize = 4 + 4 + 8 + 8 + 8 + 1;
+/// Prefix of the settings that limit registered memory.
+const SETTINGS: &str = "NETMOD_SHM";
 /// Bytes that one poll moves at most.
 const PART: usize = 1 << 20;
 /// How often an owner that takes a region back looks whether its writer is through before it sleeps in between, for how long, and
@@ -37,55 +37,41 @@ const EAGER_LOOKS: u32 = 64;
 const NAP: std::time::Duration = std::time::Duration::from_micros(100);
 const LONG: u32 = 10_000;
 
-/// Memory that is registered.
+/// An entry in this rank's table in the segment, by which a peer reaches a region.
 #[derive(Clone, Copy, Debug)]
-struct Region {
-    mem: IoVec,
+struct Entry {
+    /// Index in the table.
+    index: usize,
+    /// Number of the region, never used twice.
     number: u64,
-    /// Place in the table of the segment, and the slot of the peer that may reach it; `None` for local use.
-    place: Option<(usize, usize)>,
+    /// Slot of the peer that may reach it.
+    peer: usize,
 }
 
-/// What a key says.
+/// A registration; without an entry it is for local use.
+type Region = rma::Region<Option<Entry>>;
+
+/// The peer's registration, as its key describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    /// Place in the owner's table, and the number there.
+    /// Index in the owner's table, and the number there.
     place: u32,
     slot: u32,
     number: u64,
-    at: u64,
-    len: u64,
-    access: u8,
+    remote: Remote,
 }
-
-const READ: u8 = 1;
-const WRITE: u8 = 2;
 
 impl Key {
     fn emit(&self) -> RemoteKey {
-        let mut bytes = [self.access; KEY];
         let place = u64::from(self.slot) << 32 | u64::from(self.place);
-        let words = [place, self.number, self.at, self.len].map(u64::to_le_bytes);
-        bytes.as_chunks_mut().0.copy_from_slice(&words);
-        RemoteKey::of(bytes)
+        let Remote { base, len, access } = self.remote;
+        RemoteKey::pack([place, self.number, base, len], [access.to_wire()])
     }
 
     fn parse(key: &RemoteKey) -> Option<Key> {
-        fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-            let (head, tail) = rest.split_first_chunk()?;
-            *rest = tail;
-            Some(*head)
-        }
-        let mut rest = key.bytes();
-        let key = Key {
-            place: u32::from_le_bytes(take(&mut rest)?),
-            slot: u32::from_le_bytes(take(&mut rest)?),
-            number: u64::from_le_bytes(take(&mut rest)?),
-            at: u64::from_le_bytes(take(&mut rest)?),
-            len: u64::from_le_bytes(take(&mut rest)?),
-            access: u8::from_le_bytes(take(&mut rest)?),
-        };
-        rest.is_empty().then_some(key)
+        let ([place, number, base, len], [access]) = key.unpack()?;
+        let remote = Remote { base, len, access: Access::from_wire(access)? };
+        Some(Key { place: place as u32, slot: (place >> 32) as u32, number, remote })
     }
 }
 
@@ -99,8 +85,8 @@ pub(crate) struct Transfer {
     region: RegionId,
     local: IoVec,
     key: Key,
-    /// Offset in the peer's region, bytes moved.
-    at: u64,
+    /// Address of the first byte in the peer, bytes moved.
+    remote: u64,
     done: usize,
     op: u64,
     /// The owner of the memory was asked to copy its part, or is not to be.
@@ -120,17 +106,15 @@ enum Step {
 }
 
 /// What a netmod has registered, and what is under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Transfers {
-    regions: Vec<Region>,
+    regions: Regions<Option<Entry>>,
     /// Places in the table that are taken.
     places: u64,
     /// Those of them that peers may read, and those whose readers are being helped.
     read: u64,
     helped: u64,
     numbers: u64,
-    /// Most bytes that are registered at once; 0: any.
-    most: usize,
     pub(crate) running: Vec<Transfer>,
     /// From so many bytes on a get is copied by both sides.
     pub(crate) joint: usize,
@@ -141,16 +125,18 @@ const _: () = assert!(REGIONS == u64::BITS as usize);
 impl Transfers {
     /// `most`: bytes that are registered at once; 0: any. `joint`: from so many bytes on a get is copied by both sides.
     pub(crate) fn new(most: usize, joint: usize) -> Transfers {
-        Transfers { most, joint, ..Transfers::default() }
+        let regions = Regions::new(most, SETTINGS);
+        Transfers { regions, places: 0, read: 0, helped: 0, numbers: 0, running: Vec::new(), joint }
     }
 
-    fn region(&self, id: RegionId) -> Option<Region> {
-        self.regions.iter().find(|r| r.number == id.0).copied()
+    /// Returns the region in an entry of the table, if there is one.
+    fn at(&self, index: usize) -> Option<(&Region, Entry)> {
+        self.regions.iter().find_map(|r| r.own.filter(|e| e.index == index).map(|e| (r, e)))
     }
 
     /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
     fn close(&mut self, segment: Option<&Segment>, region: &Region) {
-        let Some((place, writer)) = region.place else { return };
+        let Some(Entry { index: place, peer: writer, .. }) = region.own else { return };
         // While this rank is away nobody writes, and what it says when it is back is without this
         // one.
         if let Some((segment, word)) = segment.and_then(|s| Some((s, s.region(s.me(), place)?))) {
@@ -165,9 +151,9 @@ impl Transfers {
     /// help. Waits for peers that are writing into it. Its owners may free it then.
     pub(crate) fn close_all(&mut self, segment: &Segment) {
         self.running.iter_mut().for_each(|t| t.leave(segment));
-        let regions = std::mem::take(&mut self.regions);
+        let regions = self.regions.take_all();
         // First nobody begins anything any more, so that one wait for all is not as long as one for each.
-        let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.place?.0));
+        let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.own?.index));
         words.for_each(region::end);
         regions.iter().for_each(|r| self.close(Some(segment), r));
     }
@@ -176,24 +162,11 @@ impl Transfers {
     pub(crate) fn publish(&self, segment: &Segment) {
         for place in 0..REGIONS {
             let Some(word) = segment.region(segment.me(), place) else { continue };
-            match self.regions.iter().find(|r| r.place.is_some_and(|(at, _)| at == place)) {
-                Some(r) => region::open(word, r.number),
+            match self.at(place) {
+                Some((_, entry)) => region::open(word, entry.number),
                 None => region::close(word),
             }
         }
-    }
-
-    /// Whether `len` bytes more may be registered.
-    fn admit(&self, len: usize, local: bool) -> Result<(), String> {
-        let used: usize = self.regions.iter().filter(|r| r.place.is_none() == local).map(|r| r.mem.len).sum();
-        if self.most > 0 && used.saturating_add(len) > self.most / 2 {
-            let whom = if local { "local use" } else { "peers" };
-            return Err(format!(
-                "{used} bytes are registered for {whom}, and {len} more than NETMOD_SHM_REGISTER_MAX={} permits",
-                self.most
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -307,39 +280,30 @@ impl ShmNetmod {
         region::close(word);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn start(
-        &mut self,
-        vc: VcId,
-        how: Attach,
-        region: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        let slot = self.transfer_peer(vc)?;
-        let peer = self.links.get(vc).map(|l| l.peer);
-        let wrong = |text: &str| Err(VcError::new(VcErrorKind::Protocol, peer, text));
-        let Some(key) = Key::parse(key).filter(|k| k.slot as usize == slot) else {
-            return wrong("the key of its region is not one of netmod shm, or of another process");
+    fn start(&mut self, op: &RmaOp<'_>, how: Attach) -> Result<(), VcError> {
+        let slot = self.transfer_peer(op.vc)?;
+        let peer = self.links.get(op.vc).map(|l| l.peer);
+        let key = Key::parse(op.key).filter(|k| k.slot as usize == slot);
+        let key = key.ok_or_else(|| RegionError::ForeignKey.of(peer))?;
+        let access = match how {
+            Attach::Read => Access::RemoteRead,
+            Attach::Write => Access::RemoteWrite,
         };
-        let allowed = if how == Attach::Read { READ } else { WRITE };
-        let inside = (remote_at as u64).checked_add(len as u64).is_some_and(|end| end <= key.len);
-        if key.access != allowed || !inside || key.at.checked_add(key.len).is_none() {
-            return wrong("a transfer beyond its region, or of another kind than that is for");
-        }
-        let Some(ours) = self.transfers.region(region) else {
-            return wrong("the region of this side is not registered");
+        let checked = self.transfers.regions.check(op, access, &key.remote, |_| true);
+        let (local, remote) = checked.map_err(|e| e.of(peer))?;
+        let t = Transfer {
+            vc: op.vc,
+            slot,
+            how,
+            region: op.local,
+            local,
+            key,
+            remote,
+            done: 0,
+            op: op.op,
+            asked: how == Attach::Write || op.len < self.transfers.joint,
+            joint: None,
         };
-        if at.checked_add(len).is_none_or(|end| end > ours.mem.len) {
-            return wrong("a transfer beyond the region of this side");
-        }
-        let local = IoVec { base: ours.mem.base.wrapping_add(at), len };
-        let at = remote_at as u64;
-        let asked = how == Attach::Write || len < self.transfers.joint;
-        let t = Transfer { vc, slot, how, region, local, key, at, done: 0, op, asked, joint: None };
         self.transfers.running.push(t);
         Ok(())
     }
@@ -379,8 +343,8 @@ impl ShmNetmod {
             Some(_) => {}
         }
         let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
-        if self.transfers.region(t.region).is_none() {
-            return Err(lost("this side's region of a transfer has ended".into()));
+        if self.transfers.regions.get(t.region).is_none() {
+            return Err(RegionError::Ended.of(link.map(|l| l.peer)));
         }
         let number = t.key.number;
         let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
@@ -395,7 +359,7 @@ impl ShmNetmod {
         let n = most.min(upto - t.done);
         if n > 0 {
             let local = IoVec { base: t.local.base.wrapping_add(t.done), len: n };
-            let at = t.key.at + t.at + t.done as u64;
+            let at = t.remote + t.done as u64;
             let (result, still) = match t.how {
                 Attach::Read => (read(segment, t.slot, at, local), region::is_live(word, number)),
                 Attach::Write if !region::enter(word, number) => return Err(ended("before it")),
@@ -443,9 +407,7 @@ impl Rma for ShmNetmod {
     }
 
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
-        let most = isize::MAX as usize;
-        let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
-        RmaLimits { max_op: most, max_registered, target_progress: false }
+        self.transfers.regions.limits(false)
     }
 
     fn register(
@@ -457,71 +419,45 @@ impl Rma for ShmNetmod {
     ) -> Result<(RegionId, RemoteKey), VcError> {
         let peer_slot = self.transfer_peer(vc)?;
         let Ok(segment) = &self.segment else { return Err(ShmNetmod::no_segment()) };
-        let full = |text| VcError::new(VcErrorKind::Resource, None, text);
         let transfers = &mut self.transfers;
-        transfers.admit(mem.len, access == Access::Local).map_err(full)?;
+        transfers.regions.admit(mem.len, access).map_err(|e| e.of(None))?;
         let free = transfers.places.trailing_ones() as usize;
-        if access != Access::Local && free == REGIONS {
-            return Err(full(format!("{REGIONS} regions are registered, which is all that there can be")));
+        let is_local = access == Access::Local;
+        if !is_local && free == REGIONS {
+            let text = format!("{REGIONS} regions are registered, which is all that there can be");
+            return Err(VcError::new(VcErrorKind::Resource, None, text));
         }
-        transfers.numbers += 1;
-        let number = transfers.numbers;
-        let place = (access != Access::Local).then_some((free, peer_slot));
-        transfers.regions.push(Region { mem, number, place });
-        let access = match access {
-            Access::RemoteRead => READ,
-            Access::RemoteWrite => WRITE,
-            Access::Local => 0,
-        };
-        if place.is_some() {
+        let mut number = 0;
+        if !is_local {
+            transfers.numbers += 1;
+            number = transfers.numbers;
             transfers.places |= 1 << free;
-            transfers.read |= u64::from(access == READ) << free;
+            transfers.read |= u64::from(access == Access::RemoteRead) << free;
             if let Some(word) = segment.region(segment.me(), free) {
                 region::open(word, number);
             }
         }
-        let (slot, len) = (segment.me() as u32, mem.len as u64);
-        let key = Key { place: free as u32, slot, number, at: mem.base as u64, len, access };
-        Ok((RegionId(number), key.emit()))
+        let entry = Entry { index: free, number, peer: peer_slot };
+        let id = transfers.regions.insert(mem, access, (!is_local).then_some(entry));
+        let remote = Remote { base: mem.base as u64, len: mem.len as u64, access };
+        let key = Key { place: free as u32, slot: segment.me() as u32, number, remote };
+        Ok((id, key.emit()))
     }
 
     fn deregister(&mut self, _core: &mut Core, region: RegionId) -> Result<(), VcError> {
-        let Some(i) = self.transfers.regions.iter().position(|r| r.number == region.0) else {
-            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
-        };
-        let found = self.transfers.regions.swap_remove(i);
+        let found = self.transfers.regions.remove(region)?;
         self.transfers.close(self.segment.as_ref().ok(), &found);
         let Ok(segment) = &self.segment else { return Ok(()) };
         self.transfers.running.iter_mut().filter(|t| t.region == region).for_each(|t| t.leave(segment));
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, Attach::Write, local, at, key, remote_at, len, op)
+    fn put(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op, Attach::Write)
     }
 
-    fn get(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, Attach::Read, local, at, key, remote_at, len, op)
+    fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op, Attach::Read)
     }
 }
 

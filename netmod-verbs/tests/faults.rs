@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use netmod_core::rma::Access;
-use netmod_core::{Diagnose, Rma as _, VcErrorKind, VcLife};
+use netmod_core::{Diagnose, Rma as _, RmaOp, VcErrorKind, VcLife};
 use netmod_harness::schedules::asked;
 use world::{Setting, World};
 
@@ -115,7 +115,9 @@ fn get(w: &mut World, seen: &mut Seen) {
         .collect();
     let r = &mut w.ranks[0];
     let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
-    e.netmod.get(&mut e.core, vc, regions[0].0, 0, &regions[1].1, 0, 50_000, 1).expect("a get");
+    let (local, key) = (regions[0].0, &regions[1].1);
+    let rma = RmaOp { vc, local, at: 0, key, remote_at: 0, len: 50_000, op: 1 };
+    e.netmod.get(&mut e.core, &rma).expect("a get");
     w.until("it has ended", |w| w.ranks[0].layer.ended.contains_key(&1));
     assert_eq!(w.ranks[0].layer.ended[&1], Ok(()));
     assert!(areas[0].bytes().iter().all(|b| *b == 7));

@@ -4,7 +4,7 @@
 mod world;
 
 use netmod_core::rma::Access;
-use netmod_core::{Rma as _, VcError, VcErrorKind, VcLife};
+use netmod_core::{Rma as _, RmaOp, VcError, VcErrorKind, VcLife};
 use netmod_sim_hca::Leaks;
 use world::{Setting, World, pattern};
 
@@ -56,10 +56,11 @@ fn memory_is_read_and_written() {
         let r = &mut w.ranks[0];
         let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
         let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        let rma = RmaOp { vc, local, at: 5, key: &key, remote_at: 7, len: len - 9, op };
         if access == Access::RemoteRead {
-            e.netmod.get(&mut e.core, vc, local, 5, &key, 7, len - 9, op).expect("a get");
+            e.netmod.get(&mut e.core, &rma).expect("a get");
         } else {
-            e.netmod.put(&mut e.core, vc, local, 5, &key, 7, len - 9, op).expect("a put");
+            e.netmod.put(&mut e.core, &rma).expect("a put");
         }
         w.until("the transfer has ended", |w| w.ranks[0].layer.ended.contains_key(&op));
         assert_eq!(w.ranks[0].layer.ended[&op], Ok(()));
@@ -135,10 +136,11 @@ fn memory_is_given_back_at_once_when_a_peer_is_known_to_be_dead() {
         let r = &mut w.ranks[0];
         let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
         let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len, op: 77 };
         if access == Access::RemoteRead {
-            e.netmod.get(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a get");
+            e.netmod.get(&mut e.core, &rma).expect("a get");
         } else {
-            e.netmod.put(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a put");
+            e.netmod.put(&mut e.core, &rma).expect("a put");
         }
         e.netmod.vc_abort(&mut e.core, vc, VcError::new(VcErrorKind::Dead, None, "it was killed"));
         e.netmod.deregister(&mut e.core, local).expect("an end of the registration");
@@ -166,7 +168,8 @@ fn dropping_an_engine_in_a_transfer_does_not_free_memory_in_use() {
     let r = &mut w.ranks[0];
     let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
     let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
-    e.netmod.get(&mut e.core, vc, local, 0, &key, 0, len, 77).expect("a get");
+    let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len, op: 77 };
+    e.netmod.get(&mut e.core, &rma).expect("a get");
     for _ in 0..2 {
         w.ranks.remove(0);
         assert_eq!(w.fabric.violations(), Vec::<String>::new());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 /// What is registered, and for what; shared with the test.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,8 @@ impl Remote {
     }
 
     /// Every fourth move fails, and so does one whose region is not registered.
-    fn start(&mut self, vc: VcId, local: RegionId, op: u64) -> Result<(), VcError> {
+    fn start(&mut self, op: &RmaOp<'_>) -> Result<(), VcError> {
+        let RmaOp { vc, local, op, .. } = *op;
         if !self.regions.change(|all| all.contains(&(local, Access::Local))) {
             return Err(VcError::new(VcErrorKind::Aborted, None, "a region that is not registered"));
         }
@@ -87,31 +88,11 @@ impl Rma for Remote {
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        _: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        _: usize,
-        _: &RemoteKey,
-        _: usize,
-        _: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, local, op)
+    fn put(&mut self, _: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op)
     }
 
-    fn get(
-        &mut self,
-        _: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        _: usize,
-        _: &RemoteKey,
-        _: usize,
-        _: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, local, op)
+    fn get(&mut self, _: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op)
     }
 }

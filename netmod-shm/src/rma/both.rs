@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use netmod_core::IoVec;
 
-use super::{Region, Transfer, Transfers, write};
+use super::{Entry, Region, Transfer, Transfers, write};
 use crate::joint::{Job, Joint, Rest, part_of};
 use crate::netmod::ShmNetmod;
 use crate::segment::Segment;
@@ -28,7 +28,7 @@ impl Transfer {
         self.asked = true;
         let job = Job {
             region: self.key.number,
-            from: self.at,
+            from: self.remote - self.key.remote.base,
             to: self.local.base.expose_provenance() as u64,
             len: self.local.len as u64,
             part: part_of(self.local.len) as u64,
@@ -96,11 +96,11 @@ pub(super) fn upto(
 }
 
 /// Writes a part of a region for its reader; whether there was one.
-fn write_part(segment: &Segment, joint: &Joint, job: &Job, region: &Region) -> bool {
-    let Some((_, reader)) = region.place else { return false };
+fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Region, Entry)) -> bool {
+    let reader = entry.peer;
     let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.mem.len as u64);
     let to = job.to.checked_add(job.len).map(|_| job.to);
-    let (Some(parts), Some(to)) = (job.parts().filter(|_| inside && job.region == region.number), to) else {
+    let (Some(parts), Some(to)) = (job.parts().filter(|_| inside && job.region == entry.number), to) else {
         return false;
     };
     let Some(part) = joint.claim_back(parts) else { return false };
@@ -134,8 +134,7 @@ impl ShmNetmod {
         // Whatever is left behind it is told again.
         transfers.helped |= segment.wanted().swap(0, AcqRel) & transfers.read;
         let place = transfers.helped.trailing_zeros() as usize;
-        let region = transfers.regions.iter().find(|r| r.place.is_some_and(|(at, _)| at == place));
-        let (Some(region), Some(joint)) = (region, segment.joint(segment.me(), place)) else {
+        let (Some(region), Some(joint)) = (transfers.at(place), segment.joint(segment.me(), place)) else {
             transfers.helped = 0;
             return false;
         };

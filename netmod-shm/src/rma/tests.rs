@@ -33,11 +33,15 @@ impl Pair {
         at: usize,
         len: usize,
     ) -> Result<(), VcError> {
-        self.nets[0].get(&mut self.cores[0], self.vcs[0], local, 0, key, at, len, 7)
+        let vc = self.vcs[0];
+        let op = RmaOp { vc, local, at: 0, key, remote_at: at, len, op: 7 };
+        self.nets[0].get(&mut self.cores[0], &op)
     }
 
     fn put(&mut self, local: RegionId, key: &RemoteKey, at: usize, len: usize) -> Result<(), VcError> {
-        self.nets[0].put(&mut self.cores[0], self.vcs[0], local, 0, key, at, len, 8)
+        let vc = self.vcs[0];
+        let op = RmaOp { vc, local, at: 0, key, remote_at: at, len, op: 8 };
+        self.nets[0].put(&mut self.cores[0], &op)
     }
 }
 
@@ -121,7 +125,7 @@ fn there_are_only_so_many_regions() {
 #[test]
 fn only_so_many_bytes_are_registered() {
     let mut p = Pair::new("bytes");
-    p.nets[0].transfers.most = 100;
+    p.nets[0].transfers.regions = Regions::new(100, SETTINGS);
     let mut mem = vec![0u8; 51];
     let mut try_register = |p: &mut Pair, len: usize, access| {
         let mem = IoVec { base: mem.as_mut_ptr(), len };

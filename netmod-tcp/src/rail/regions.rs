@@ -1,21 +1,7 @@
 //! Memory that is registered: what peers may put to, and what is put from.
 
-use netmod_core::rma::{Access, RegionId, RemoteKey};
-use netmod_core::{IoVec, VcId};
-
-/// Bytes of a key.
-const KEY: usize = 16;
-
-/// Registered memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Region {
-    /// Never used twice, and no other process's business unless it was told.
-    pub(crate) number: u64,
-    /// Whose peer may use it.
-    pub(crate) vc: VcId,
-    pub(crate) mem: IoVec,
-    pub(crate) access: Access,
-}
+use netmod_core::rma::{self, Access, Region, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
+use netmod_core::{IoVec, RmaOp, VcError, VcId};
 
 /// Where the data of a chunk belongs.
 #[derive(Clone, Copy, Debug)]
@@ -28,40 +14,53 @@ pub(crate) enum Place {
     Outside,
 }
 
-/// All that is registered; there are few at once.
-#[derive(Debug, Default)]
-pub(crate) struct Regions {
-    list: Vec<Region>,
-    last: u64,
+/// All that is registered, each for the VC of one peer; there are few at once.
+#[derive(Debug)]
+pub(crate) struct Regions(rma::Regions<VcId>);
+
+impl Default for Regions {
+    fn default() -> Regions {
+        Regions(rma::Regions::new(0, "NETMOD_TCP"))
+    }
 }
 
 impl Regions {
     /// Registers memory, to be used with the peer of a VC.
     pub(crate) fn add(&mut self, vc: VcId, mem: IoVec, access: Access) -> (RegionId, RemoteKey) {
-        self.last += 1;
-        let number = self.last;
-        self.list.push(Region { number, vc, mem, access });
-        let mut key = [0; KEY];
-        key.as_chunks_mut().0.copy_from_slice(&[number, mem.len as u64].map(u64::to_le_bytes));
-        (RegionId(number), RemoteKey::of(key))
+        let id = self.0.insert(mem, access, vc);
+        (id, RemoteKey::pack([id.0, mem.len as u64], []))
     }
 
     /// Ends a registration.
-    pub(crate) fn remove(&mut self, region: RegionId) -> Option<Region> {
-        let at = self.list.iter().position(|r| r.number == region.0)?;
-        Some(self.list.swap_remove(at))
+    ///
+    /// # Errors
+    ///
+    /// Fails if the handle is not live.
+    pub(crate) fn remove(&mut self, region: RegionId) -> Result<Region<VcId>, VcError> {
+        self.0.remove(region)
     }
 
-    /// Memory of this side's that is registered for its own puts on a VC.
-    pub(crate) fn local(&self, vc: VcId, region: RegionId) -> Option<IoVec> {
-        let r = self.list.iter().find(|r| r.number == region.0 && r.vc == vc)?;
-        (r.access == Access::Local).then_some(r.mem)
+    /// Returns the limits of puts: any length, and any number of registered bytes.
+    pub(crate) fn limits(&self) -> RmaLimits {
+        self.0.limits(true)
     }
 
-    /// Where `len` bytes at `at` of a region belong that the peer of a VC puts.
+    /// Checks a put; returns the peer's region, the offset there, and the local memory.
+    ///
+    /// # Errors
+    ///
+    /// Says which of the two regions does not permit it.
+    pub(crate) fn put(&self, op: &RmaOp<'_>) -> Result<(u64, u64, IoVec), RegionError> {
+        let (region, len) = read_key(op.key).ok_or(RegionError::ForeignKey)?;
+        let remote = Remote { base: 0, len, access: Access::RemoteWrite };
+        let (mem, at) = self.0.check(op, Access::RemoteWrite, &remote, |vc| *vc == op.vc)?;
+        Ok((region, at, mem))
+    }
+
+    /// Returns the memory for `len` bytes at `at` of a region that the peer of a VC puts to.
     pub(crate) fn place(&self, vc: VcId, number: u64, at: u64, len: usize) -> Place {
         // A region of another peer's is none for this one.
-        let Some(r) = self.list.iter().find(|r| r.number == number && r.vc == vc) else { return Place::Gone };
+        let Some(r) = self.0.get(RegionId(number)).filter(|r| r.own == vc) else { return Place::Gone };
         let end = at.checked_add(len as u64);
         if r.access != Access::RemoteWrite || end.is_none_or(|end| end > r.mem.len as u64) {
             return Place::Outside;
@@ -69,17 +68,15 @@ impl Regions {
         Place::At(IoVec { base: r.mem.base.wrapping_add(at as usize), len })
     }
 
-    /// Whether nothing is registered.
+    /// Returns true if nothing is registered.
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.0.is_empty()
     }
 }
 
 /// Number and length of the region that a key of the peer's names.
 pub(crate) fn read_key(key: &RemoteKey) -> Option<(u64, u64)> {
-    let (number, len) = key.bytes().split_first_chunk::<8>()?;
-    let len: &[u8; 8] = len.try_into().ok()?;
-    Some((u64::from_le_bytes(*number), u64::from_le_bytes(*len)))
+    key.unpack::<2, 0>().map(|([number, len], [])| (number, len))
 }
 
 #[cfg(test)]
@@ -108,7 +105,7 @@ mod tests {
         }
         assert!(matches!(regions.place(vc(2), number, 0, 1), Place::Gone), "of another VC");
         assert!(matches!(regions.place(vc(1), number + 1, 0, 1), Place::Gone));
-        assert!(regions.remove(id).is_some() && regions.remove(id).is_none());
+        assert!(regions.remove(id).is_ok() && regions.remove(id).is_err());
         assert!(matches!(regions.place(vc(1), number, 0, 1), Place::Gone));
         assert!(regions.is_empty());
     }
@@ -120,14 +117,19 @@ mod tests {
         for access in [Access::Local, Access::RemoteRead] {
             let (id, _) = regions.add(vc(1), mem, access);
             assert!(matches!(regions.place(vc(1), id.0, 0, 1), Place::Outside), "{access:?}");
-            assert_eq!(regions.local(vc(1), id).is_some(), access == Access::Local);
-            assert!(regions.local(vc(2), id).is_none());
+            let key = RemoteKey::pack([1, 100], []);
+            let put = |vc| {
+                let op = RmaOp { vc, local: id, at: 0, key: &key, remote_at: 0, len: 100, op: 0 };
+                regions.put(&op).is_ok()
+            };
+            assert_eq!(put(vc(1)), access == Access::Local, "{access:?}");
+            assert!(!put(vc(2)), "of another VC");
         }
     }
 
     #[test]
     fn odd_keys_are_none() {
-        for len in [0, 8, KEY - 1, KEY + 1] {
+        for len in [0, 8, 15, 17] {
             assert_eq!(read_key(&RemoteKey::new(&vec![1; len]).expect("a key")), None, "{len}");
         }
     }

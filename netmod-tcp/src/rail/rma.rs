@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::rma::{Access, RegionError, RegionId, RemoteKey, RmaLimits};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::netmod::TcpNetmod;
 
 use super::WORTH;
-use super::regions::read_key;
 
 impl TcpNetmod {
     /// See [`Rma::usable`]. The rails are dialled when this is first asked; until two of them are there,
@@ -50,8 +49,7 @@ impl Rma for TcpNetmod {
     }
 
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
-        let most = isize::MAX as usize;
-        RmaLimits { max_op: most, max_registered: most, target_progress: true }
+        self.rails.regions.limits()
     }
 
     fn register(
@@ -79,62 +77,32 @@ impl Rma for TcpNetmod {
     }
 
     fn deregister(&mut self, _core: &mut Core, region: RegionId) -> Result<(), VcError> {
-        let Some(was) = self.rails.regions.remove(region) else {
-            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
-        };
+        let was = self.rails.regions.remove(region)?;
         self.heed_rails();
         if was.access != Access::Local {
             return Ok(());
         }
-        let vc = was.vc;
+        let vc = was.own;
         while let Some((op, stuck)) = self.rails.vcs.get_mut(vc).and_then(|r| r.share.forget_local(region)) {
-            let result = Err(self.refuse(vc, VcErrorKind::Aborted, "this side's region of a put has ended"));
+            let result = Err(RegionError::Ended.of(self.vcs.get(vc).map(|v| v.peer)));
             self.events.push_back(Event::RmaDone { vc, op, result });
             self.unstick(vc, stuck);
         }
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
+    fn put(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        let vc = op.vc;
         if let Some(cause) = self.vcs.get(vc).and_then(|v| v.cause.clone()) {
             return Err(cause);
         }
-        let within = |at: usize, most: usize| at.checked_add(len).is_some_and(|end| end <= most);
-        let Some(mem) = self.rails.regions.local(vc, local).filter(|mem| within(at, mem.len)) else {
-            return Err(self.refuse(vc, VcErrorKind::Aborted, "a put from outside this side's region"));
-        };
-        let Some((region, most)) = read_key(key) else {
-            return Err(self.refuse(vc, VcErrorKind::Protocol, "the peer's key is none of netmod tcp"));
-        };
-        if !within(remote_at, usize::try_from(most).unwrap_or(usize::MAX)) {
-            return Err(self.refuse(vc, VcErrorKind::Protocol, "a put to outside the peer's region"));
-        }
-        let mem = IoVec { base: mem.base.wrapping_add(at), len };
-        self.begin_put(vc, local, mem, region, remote_at as u64, op);
+        let peer = self.vcs.get(vc).map(|v| v.peer);
+        let (region, at, mem) = self.rails.regions.put(op).map_err(|e| e.of(peer))?;
+        self.begin_put(vc, op.local, mem, region, at, op.op);
         Ok(())
     }
 
-    fn get(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        _local: RegionId,
-        _at: usize,
-        _key: &RemoteKey,
-        _remote_at: usize,
-        _len: usize,
-        _op: u64,
-    ) -> Result<(), VcError> {
-        Err(self.refuse(vc, VcErrorKind::Unsupported, "netmod tcp has no get"))
+    fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        Err(self.refuse(op.vc, VcErrorKind::Unsupported, "netmod tcp has no get"))
     }
 }

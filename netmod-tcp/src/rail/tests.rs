@@ -10,7 +10,7 @@ use netmod_connection::{
 };
 use netmod_core::card::NodeSection;
 use netmod_core::config::TcpConfig;
-use netmod_core::rma::{Access, RegionId, RemoteKey};
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
     Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,
@@ -156,7 +156,8 @@ impl Two {
 
     fn put(&mut self, local: RegionId, key: &RemoteKey, len: usize, op: u64) {
         let e = &mut self.engines[0];
-        e.netmod.put(&mut e.core, self.vcs[0], local, 0, key, 0, len, op).expect("a put");
+        let rma = RmaOp { vc: self.vcs[0], local, at: 0, key, remote_at: 0, len, op };
+        e.netmod.put(&mut e.core, &rma).expect("a put");
     }
 
     fn ended(&mut self, op: u64) -> Result<(), String> {
@@ -334,7 +335,8 @@ fn puts_end_with_their_vc() {
         let open = two.engines.each_ref().map(|e| e.netmod.connections());
         assert_eq!(open, [0, 0], "after {polls} polls");
         let e = &mut two.engines[0];
-        assert!(e.netmod.put(&mut e.core, two.vcs[0], local, 0, &key, 0, len, 6).is_err());
+        let rma = RmaOp { vc: two.vcs[0], local, at: 0, key: &key, remote_at: 0, len, op: 6 };
+        assert!(e.netmod.put(&mut e.core, &rma).is_err());
         e.netmod.deregister(&mut e.core, local).expect("still registered");
     }
 }
@@ -347,7 +349,7 @@ fn what_cannot_be_is_refused() {
     let (vc, e) = (two.vcs[0], &mut two.engines[0]);
     let mut put = |local, at, key: &RemoteKey, to, len| {
         e.netmod
-            .put(&mut e.core, vc, local, at, key, to, len, 1)
+            .put(&mut e.core, &RmaOp { vc, local, at, key, remote_at: to, len, op: 1 })
             .expect_err("a put that cannot be")
             .to_string()
     };
@@ -356,7 +358,8 @@ fn what_cannot_be_is_refused() {
     assert!(put(RegionId(99), 0, &key, 0, 1).contains("this side's region"));
     assert!(put(local, 0, &key, 1, 100).contains("the peer's region"));
     assert!(put(local, 0, &RemoteKey::of([1; 3]), 0, 1).contains("key"));
-    assert!(e.netmod.get(&mut e.core, vc, local, 0, &key, 0, 1, 1).is_err());
+    let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len: 1, op: 1 };
+    assert!(e.netmod.get(&mut e.core, &rma).is_err());
     let mem = IoVec { base: mem.as_mut_ptr(), len: 1 };
     assert!(e.netmod.register(&mut e.core, vc, mem, Access::RemoteRead).is_err());
     e.netmod.deregister(&mut e.core, local).expect("registered");

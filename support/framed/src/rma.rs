@@ -8,15 +8,13 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaUse, Slab, VcError, VcErrorKind, VcId};
+use netmod_core::rma::{Access, RegionError, RegionId, Regions, Remote, RemoteKey, RmaLimits};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, Slab, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
-use crate::device::{Device, Lent, Port, Refused, Remote};
+use crate::device::{self, Device, Lent, Port, Refused};
 use crate::netmod::FrameNetmod;
 
-/// Bytes of a [`RemoteKey`].
-const KEY: usize = 8 + 8 + 8 + 1 + 1;
 /// Most bytes that one operation moves.
 const PART: usize = 16 << 20;
 /// Transfers that are tried again in one poll: who has thousands under way must not try them all for each that ends.
@@ -27,51 +25,36 @@ const EAGER_LOOKS: u32 = 1000;
 const NAP: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 6000;
 
-const READ: u8 = 1;
-const WRITE: u8 = 2;
-
-/// What a key says.
+/// The peer's registration, as its key describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     key: u64,
-    base: u64,
-    len: u64,
-    /// Which of the owner's ports.
+    remote: Remote,
+    /// The owner's port.
     port: u8,
-    access: u8,
 }
 
 impl Key {
     fn emit(&self) -> RemoteKey {
-        let mut bytes = [0; KEY];
-        let (words, rest) = bytes.as_chunks_mut();
-        words.copy_from_slice(&[self.key, self.base, self.len].map(u64::to_le_bytes));
-        rest.copy_from_slice(&[self.port, self.access]);
-        RemoteKey::of(bytes)
+        let Remote { base, len, access } = self.remote;
+        RemoteKey::pack([self.key, base, len], [self.port, access.to_wire()])
     }
 
     fn parse(key: &RemoteKey) -> Option<Key> {
-        let (words, [port, access]) = key.bytes().split_last_chunk()?;
-        let (words, rest) = words.as_chunks::<8>();
-        let [key, base, len] = words.first_chunk().map(|w: &[[u8; 8]; 3]| w.map(u64::from_le_bytes))?;
-        (rest.is_empty() && words.len() == 3).then_some(Key { key, base, len, port: *port, access: *access })
+        let ([key, base, len], [port, access]) = key.unpack()?;
+        Some(Key { key, remote: Remote { base, len, access: Access::from_wire(access)? }, port })
     }
 }
 
-/// Memory that is registered, or lent for local use.
+/// The device's part of a registration.
 #[derive(Debug)]
-struct Region<R> {
-    mem: IoVec,
+struct Registered<R> {
     port: usize,
-    local: bool,
     registration: Option<R>,
     /// Operations of this side that are under way on it.
     in_use: u32,
 }
 
-/// What a [`RegionId`] of this netmod is a handle of.
-#[derive(Debug)]
-enum RegionKind {}
 /// What the number of a device's operation is a handle of.
 #[derive(Debug)]
 enum TransferKind {}
@@ -83,8 +66,8 @@ type Handle<K> = netmod_core::slab::Handle<K>;
 struct Transfer {
     vc: VcId,
     op: u64,
-    access: u8,
-    region: Handle<RegionKind>,
+    access: Access,
+    region: RegionId,
     dest: Dest,
     /// What has not been started.
     mem: IoVec,
@@ -99,20 +82,17 @@ struct Transfer {
 /// What a netmod has registered, and what is under way.
 #[derive(Debug)]
 pub(crate) struct Transfers<R> {
-    regions: Slab<Region<R>, RegionKind>,
+    regions: Regions<Registered<R>>,
     running: Slab<Transfer, TransferKind>,
     /// Those that the device has not taken wholly.
     waiting: VecDeque<Handle<TransferKind>>,
-    /// Most bytes that are registered at once; 0: any.
-    most: usize,
-    /// What the names of the device's settings begin with.
-    settings: &'static str,
 }
 
 impl<R> Transfers<R> {
-    /// `most`: bytes that are registered at once; 0: any.
+    /// Creates one whose limit of `most` registered bytes (0: any) is a setting of this prefix.
     pub(crate) fn new(most: usize, settings: &'static str) -> Transfers<R> {
-        Transfers { regions: Slab::new(), running: Slab::new(), waiting: VecDeque::new(), most, settings }
+        let regions = Regions::new(most, settings);
+        Transfers { regions, running: Slab::new(), waiting: VecDeque::new() }
     }
 
     /// Whether a transfer has not ended.
@@ -126,24 +106,10 @@ impl<R> Transfers<R> {
         !self.waiting.is_empty()
     }
 
-    /// Whether `len` bytes more may be registered.
-    fn admit(&self, len: usize, local: bool) -> Result<(), String> {
-        let used: usize =
-            self.regions.iter().map(|(_, r)| r).filter(|r| r.local == local).map(|r| r.mem.len).sum();
-        if self.most > 0 && used.saturating_add(len) > self.most / 2 {
-            let whom = if local { "local use" } else { "peers" };
-            return Err(format!(
-                "{used} bytes are registered for {whom}, and {len} more than {}_REGISTER_MAX={} permits",
-                self.settings, self.most
-            ));
-        }
-        Ok(())
-    }
-
     /// The ports are about to be closed.
     pub(crate) fn close_all<P: Port<Registration = R>>(&mut self, ports: &[P]) {
-        for (_, region) in std::mem::take(&mut self.regions).iter_mut() {
-            if let (Some(r), Some(port)) = (&mut region.registration, ports.get(region.port))
+        for mut region in self.regions.take_all() {
+            if let (Some(r), Some(port)) = (&mut region.own.registration, ports.get(region.own.port))
                 && let Err(why) = port.deregister(r)
             {
                 tracing::warn!(?why, "a registration cannot be closed");
@@ -170,43 +136,18 @@ impl<D: Device> FrameNetmod<D> {
         Ok(open.dest)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn start(
-        &mut self,
-        vc: VcId,
-        access: u8,
-        region: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
+    fn start(&mut self, op: &RmaOp<'_>, access: Access) -> Result<(), VcError> {
+        let vc = op.vc;
         let dest = self.transfer_way(vc)?;
         let peer = self.links.get(vc).map(|l| l.peer);
-        let wrong = |text: &str| Err(VcError::new(VcErrorKind::Protocol, peer, text));
-        let Some(key) = Key::parse(key) else {
-            return wrong("the key of its region is not one of this netmod");
-        };
-        let inside = (remote_at as u64).checked_add(len as u64).is_some_and(|end| end <= key.len);
-        if key.access != access || !inside || key.base.checked_add(key.len).is_none() {
-            return wrong("a transfer beyond its region, or of another kind than that is for");
-        }
-        let region = Handle::from_wire(region.0);
-        let ours = self.transfers.regions.get(region).filter(|r| r.local && r.port == dest.port);
-        let Some(ours) = ours else {
-            return wrong("the region of this side is not registered for its connection");
-        };
-        if at.checked_add(len).is_none_or(|end| end > ours.mem.len) {
-            return wrong("a transfer beyond the region of this side");
-        }
-        let mem = IoVec { base: ours.mem.base.wrapping_add(at), len };
-        let remote = key.base + remote_at as u64;
+        let key = Key::parse(op.key).ok_or_else(|| RegionError::ForeignKey.of(peer))?;
+        let checked = self.transfers.regions.check(op, access, &key.remote, |own| own.port == dest.port);
+        let (mem, remote) = checked.map_err(|e| e.of(peer))?;
         let transfer = Transfer {
             vc,
-            op,
+            op: op.op,
             access,
-            region,
+            region: op.local,
             dest,
             mem,
             remote,
@@ -233,13 +174,12 @@ impl<D: Device> FrameNetmod<D> {
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
             let part = t.mem.len.min(PART).min(port.max_transfer());
             let mem = IoVec { base: t.mem.base, len: part };
-            let Some(region) = self.transfers.regions.get_mut(t.region) else {
-                let text = "this side's region of a transfer has ended";
-                t.failed = Some(VcError::new(VcErrorKind::Aborted, None, text));
+            let Some(region) = self.transfers.regions.get_mut(t.region).map(|r| &mut r.own) else {
+                t.failed = Some(RegionError::Ended.of(None));
                 continue;
             };
             let lent = Lent { mem, registration: region.registration.as_ref() };
-            let started = if t.access == READ {
+            let started = if t.access == Access::RemoteRead {
                 port.read(lent, t.dest.addr, t.remote, t.key, number.to_wire())
             } else {
                 port.write(lent, t.dest.addr, t.remote, t.key, number.to_wire())
@@ -285,7 +225,7 @@ impl<D: Device> FrameNetmod<D> {
         let Some(t) = self.transfers.running.get_mut(number) else { return };
         t.under_way = t.under_way.saturating_sub(1);
         if let Some(region) = self.transfers.regions.get_mut(t.region) {
-            region.in_use = region.in_use.saturating_sub(1);
+            region.own.in_use = region.own.in_use.saturating_sub(1);
         }
         if let Err(why) = result
             && t.failed.is_none()
@@ -333,11 +273,11 @@ impl<D: Device> FrameNetmod<D> {
     /// Waits until the device is through with a region's memory, closes its registration, and says whether all that was possible.
     fn take_back(
         &mut self,
-        region: &mut Region<<D::Port as Port>::Registration>,
-        number: Handle<RegionKind>,
+        region: &mut Registered<<D::Port as Port>::Registration>,
+        id: RegionId,
     ) -> bool {
         for looks in 0..LOOKS {
-            let in_use = self.transfers.regions.get(number).map_or(0, |r| r.in_use);
+            let in_use = self.transfers.regions.get(id).map_or(0, |r| r.own.in_use);
             if in_use == 0 {
                 let Some(registration) = &mut region.registration else { return true };
                 let Some(port) = self.ports.get(region.port) else { return true };
@@ -398,10 +338,8 @@ impl<D: Device> Rma for FrameNetmod<D> {
     }
 
     fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
-        let most = isize::MAX as usize;
-        let max_registered = if self.transfers.most > 0 { self.transfers.most } else { most };
         // No device can be relied on to make progress by itself, whatever it claims.
-        RmaLimits { max_op: most, max_registered, target_progress: true }
+        self.transfers.regions.limits(true)
     }
 
     fn register(
@@ -414,55 +352,41 @@ impl<D: Device> Rma for FrameNetmod<D> {
         let dest = self.transfer_way(vc)?;
         let peer = self.links.get(vc).map(|l| l.peer);
         let full = |text: String| VcError::new(VcErrorKind::Resource, peer, text);
-        let local = access == Access::Local;
-        self.transfers.admit(mem.len, local).map_err(full)?;
-        let bit = match access {
-            Access::RemoteRead => READ,
-            Access::RemoteWrite => WRITE,
-            Access::Local => 0,
-        };
+        self.transfers.regions.admit(mem.len, access).map_err(|e| e.of(peer))?;
         let registration = self.ports[dest.port].register(mem, access).map_err(|refused| match refused {
             Refused::Again => full(format!("{} can register no more memory now", D::WORDS.what)),
             Refused::Failed(why) => {
                 full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
             }
         })?;
-        let Remote { key, base } = registration.as_ref().map(D::Port::remote).unwrap_or_default();
-        let key = Key { key, base, len: mem.len as u64, port: dest.port as u8, access: bit };
-        let region = Region { mem, port: dest.port, local, registration, in_use: 0 };
-        let number = self.transfers.regions.insert(region);
-        Ok((RegionId(number.to_wire()), key.emit()))
+        let device::Remote { key, base } = registration.as_ref().map(D::Port::remote).unwrap_or_default();
+        let remote = Remote { base, len: mem.len as u64, access };
+        let key = Key { key, remote, port: dest.port as u8 };
+        let own = Registered { port: dest.port, registration, in_use: 0 };
+        Ok((self.transfers.regions.insert(mem, access, own), key.emit()))
     }
 
     fn deregister(&mut self, core: &mut Core, region: RegionId) -> Result<(), VcError> {
-        let number = Handle::from_wire(region.0);
-        let Some(found) = self.transfers.regions.get_mut(number) else {
-            return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
+        let Some(found) = self.transfers.regions.get_mut(region).map(|r| &mut r.own) else {
+            return self.transfers.regions.remove(region).map(|_| ());
         };
-        let mut taken = Region {
-            mem: found.mem,
-            port: found.port,
-            local: found.local,
-            registration: found.registration.take(),
-            in_use: 0,
-        };
+        let mut taken = Registered { port: found.port, registration: found.registration.take(), in_use: 0 };
         if found.in_use > 0 {
             // No part is started any more; what the device has, it is asked to give up.
             let mut of = Vec::new();
-            for (n, t) in self.transfers.running.iter_mut().filter(|(_, t)| t.region == number) {
-                let text = "this side's region of a transfer has ended";
-                t.failed.get_or_insert_with(|| VcError::new(VcErrorKind::Aborted, None, text));
+            for (n, t) in self.transfers.running.iter_mut().filter(|(_, t)| t.region == region) {
+                t.failed.get_or_insert_with(|| RegionError::Ended.of(None));
                 of.push(n);
             }
             if let Some(port) = self.ports.get_mut(taken.port) {
                 of.iter().for_each(|n| port.cancel_transfer(n.to_wire()));
             }
         }
-        if !self.take_back(&mut taken, number) {
+        if !self.take_back(&mut taken, region) {
             self.shut_port(core, taken.port);
         }
-        self.transfers.regions.remove(number);
-        let of_region = self.transfers.running.iter().filter(|(_, t)| t.region == number);
+        self.transfers.regions.remove(region)?;
+        let of_region = self.transfers.running.iter().filter(|(_, t)| t.region == region);
         let waits: Vec<_> = of_region.map(|(n, _)| n).collect();
         for n in waits {
             self.go_on(n);
@@ -470,31 +394,11 @@ impl<D: Device> Rma for FrameNetmod<D> {
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, WRITE, local, at, key, remote_at, len, op)
+    fn put(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op, Access::RemoteWrite)
     }
 
-    fn get(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        local: RegionId,
-        at: usize,
-        key: &RemoteKey,
-        remote_at: usize,
-        len: usize,
-        op: u64,
-    ) -> Result<(), VcError> {
-        self.start(vc, READ, local, at, key, remote_at, len, op)
+    fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
+        self.start(op, Access::RemoteRead)
     }
 }

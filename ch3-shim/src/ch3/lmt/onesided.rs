@@ -4,7 +4,7 @@
 //! piece at a time: packed before it is exposed or put, unpacked when it has been put or got. They are bounded in size and number;
 //! where there is none left, the machines take the Null mode.
 
-use netmod_core::rma::{Access, RegionId, RemoteKey};
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
 use netmod_core::{IoVec, Module, ReqId, RxBytes, VcError, VcErrorKind, VcId};
 use netmod_lmt::cookie::Keyed;
 use netmod_lmt::{Access as For, Event, Fault, Window};
@@ -315,12 +315,9 @@ impl Ch3 {
                 }
                 Err(_) => return Began::Later,
             };
-            let op = req.to_wire();
-            let started = if puts {
-                rma.put(io.core, vc, region, 0, &m.key, m.done, len, op)
-            } else {
-                rma.get(io.core, vc, region, 0, &m.key, m.done, len, op)
-            };
+            let (key, op) = (&m.key, req.to_wire());
+            let op = RmaOp { vc, local: region, at: 0, key, remote_at: m.done, len, op };
+            let started = if puts { rma.put(io.core, &op) } else { rma.get(io.core, &op) };
             m.piece = Some(Piece { region, len, bounced: contiguous.is_none() });
             let Err(e) = started else { return Began::Yes };
             m.piece = None;

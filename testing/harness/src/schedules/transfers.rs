@@ -1,7 +1,7 @@
 //! Puts and gets of a schedule: memory on both sides, and its expected content at each time.
 
 use netmod_core::rma::{Access, RegionId, RemoteKey};
-use netmod_core::{Rma, VcError};
+use netmod_core::{Rma, RmaOp, VcError};
 
 use crate::rng::Rng;
 use crate::schedules::data::pattern;
@@ -120,11 +120,8 @@ impl Transfers {
         let r = ranks[from].as_mut().expect("a rank that lives");
         let vc = r.vc(to);
         let e = &mut r.engine;
-        let started = if put {
-            e.netmod.put(&mut e.core, vc, region, at, &key, remote_at, len, op)
-        } else {
-            e.netmod.get(&mut e.core, vc, region, at, &key, remote_at, len, op)
-        };
+        let rma = RmaOp { vc, local: region, at, key: &key, remote_at, len, op };
+        let started = if put { e.netmod.put(&mut e.core, &rma) } else { e.netmod.get(&mut e.core, &rma) };
         if started.is_err() {
             local.close(ranks, true);
             return remote.close(ranks, true);
