@@ -271,11 +271,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     /// Waits until the device is through with a region's memory, closes its registration, and says whether all that was possible.
-    fn take_back(
-        &mut self,
-        region: &mut Registered<<D::Port as Port>::Registration>,
-        id: RegionId,
-    ) -> bool {
+    fn take_back(&mut self, region: &mut Registered<<D::Port as Port>::Registration>, id: RegionId) -> bool {
         for looks in 0..LOOKS {
             let in_use = self.transfers.regions.get(id).map_or(0, |r| r.own.in_use);
             if in_use == 0 {
