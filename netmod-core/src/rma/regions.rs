@@ -6,7 +6,7 @@ use core::fmt;
 use super::{Access, RegionId, RmaLimits, RmaOp};
 use crate::buf::IoVec;
 use crate::error::{VcError, VcErrorKind};
-use crate::netmod::PeerName;
+use crate::peer::PeerName;
 use crate::slab::{Handle, Slab};
 
 /// The kind of object that a [`RegionId`] of a [`Regions`] table names.
