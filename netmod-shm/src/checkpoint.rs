@@ -8,33 +8,21 @@
 use netmod_core::{Card, Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::NAME;
-use crate::lane::{Lane, Parting, Wake};
-use crate::netmod::ShmNetmod;
+use crate::lane::{Lane, Parting, Peer, Wake};
+use crate::netmod::{NoSegment, ShmNetmod};
 use crate::pause::{Note, ROUNDS};
 use crate::ring::{Cell, Geometry, Kind, Producer, RingMem, Shuttle};
 use crate::segment::raw::RawRing;
 use crate::segment::{Parked, Segment};
+use crate::stage::Stage;
 use crate::sys::Pipe;
-use crate::watch::Unwatched;
-
-/// How far a checkpoint has come.
-#[derive(Debug, Default)]
-pub(crate) enum Stage {
-    #[default]
-    No,
-    /// What was sent before is written, so that no peer waits for it while this rank is away.
-    Flushing,
-    /// Peers are asked, in this round.
-    Asking(u32),
-    /// Nothing of the system is held. Without shared memory there was nothing but the pipe.
-    Away(Option<Parked>),
-}
+use crate::watched::Watch;
 
 impl ShmNetmod {
     /// Returns true if nothing is to be written to a slot's rank, or done with its memory.
     #[inline]
     pub(crate) fn holds(&self, slot: usize) -> bool {
-        matches!(self.stage, Stage::Asking(_) | Stage::Away(_)) || self.lanes[slot].pause.holds()
+        matches!(self.ckpt.stage, Stage::Asking(_) | Stage::Away(_)) || self.lanes[slot].absence.pause.holds()
     }
 
     /// Writes what was sent; returns true if there is nothing left but for ranks that leave, too.
@@ -46,7 +34,7 @@ impl ShmNetmod {
             let Some(l) = self.links.get(vc).filter(|l| l.down.is_none()) else { continue };
             let Some(lane) = l.slot.map(|slot| &self.lanes[slot]) else { continue };
             let is_done = l.queue.is_empty() && !lane.owes();
-            all &= is_done || lane.pause.is_away() || lane.gone || lane.condemned;
+            all &= is_done || lane.absence.pause.is_away() || lane.peer.is_gone();
         }
         all
     }
@@ -56,14 +44,14 @@ impl ShmNetmod {
         for slot in 0..self.lanes.len() {
             self.find_ring(core, slot);
             let lane = &self.lanes[slot];
-            if lane.condemned || lane.gone || lane.tx.is_none() && lane.rx.is_none() {
+            if lane.peer.is_gone() || lane.tx.is_none() && lane.rx.is_none() {
                 continue;
             }
             self.make_ring(slot)?;
             if let Some(l) = self.lanes[slot].vc.and_then(|vc| self.links.get_mut(vc)) {
                 l.ready = false;
             }
-            self.lanes[slot].pause.ask(round);
+            self.lanes[slot].absence.pause.ask(round);
             self.say_notes(core, slot);
         }
         Ok(())
@@ -73,9 +61,9 @@ impl ShmNetmod {
     /// was.
     pub(crate) fn say_notes(&mut self, core: &mut Core, slot: usize) -> bool {
         let lane = &mut self.lanes[slot];
-        let Some(tx) = &mut lane.tx else { return lane.pause.next_note().is_none() };
+        let Some(tx) = &mut lane.tx else { return lane.absence.pause.next_note().is_none() };
         let mut wrote = false;
-        while let Some(note) = lane.pause.next_note() {
+        while let Some(note) = lane.absence.pause.next_note() {
             let (kind, round) = match note {
                 Note::Suspend(round) => (Kind::Suspend, round),
                 Note::Suspended(round) => (Kind::Suspended, round),
@@ -88,10 +76,10 @@ impl ShmNetmod {
                     return true;
                 }
             }
-            lane.pause.said();
+            lane.absence.pause.said();
             wrote = true;
         }
-        let all = lane.pause.next_note().is_none();
+        let all = lane.absence.pause.next_note().is_none();
         if wrote {
             self.touch(slot);
         }
@@ -106,8 +94,8 @@ impl ShmNetmod {
             _ => Note::Suspended(cell.len),
         };
         let back = segment.back(slot);
-        self.lanes[slot].pause.heard(note, back);
-        if !self.lanes[slot].pause.is_away() {
+        self.lanes[slot].absence.pause.heard(note, back);
+        if !self.lanes[slot].absence.pause.is_away() {
             return;
         }
         self.note_absence(slot);
@@ -121,18 +109,18 @@ impl ShmNetmod {
     /// Sends to a rank that is away wait, for so long.
     pub(crate) fn note_absence(&mut self, slot: usize) {
         let lane = &mut self.lanes[slot];
-        lane.away_until = self.now + self.patience;
+        lane.absence.until = self.clock.now + self.ckpt.patience;
         if let Some(l) = lane.vc.and_then(|vc| self.links.get_mut(vc)) {
             l.ready = false;
         }
-        self.next_check = self.next_check.min(self.now + crate::netmod::CHECK);
+        self.clock.next_check = self.clock.next_check.min(self.clock.now + crate::netmod::CHECK);
     }
 
     /// Looks whether the rank of a slot is back; if it is, what has waited goes on.
     pub(crate) fn look_for_return(&mut self, core: &mut Core, slot: usize) {
         let Ok(segment) = &self.segment else { return };
         let lane = &mut self.lanes[slot];
-        if !lane.pause.look(segment.back(slot), segment.is_away(slot)) {
+        if !lane.absence.pause.look(segment.back(slot), segment.is_away(slot)) {
             return;
         }
         lane.wake = Wake::Unknown;
@@ -146,12 +134,12 @@ impl ShmNetmod {
 
     /// The rank of a slot has not come back in time.
     pub(crate) fn give_up(&mut self, core: &mut Core, slot: usize) {
-        self.lanes[slot].away_until = Time::NEVER;
+        self.lanes[slot].absence.until = Time::NEVER;
         let Some(vc) = self.lanes[slot].vc else { return };
         let peer = self.links.get(vc).map(|l| l.peer);
         let text = format!(
             "it has not come back from its checkpoint in {:?}; set NETMOD_TCP_CKPT_TIMEOUT higher if it will",
-            self.patience
+            self.ckpt.patience
         );
         self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
     }
@@ -161,11 +149,11 @@ impl ShmNetmod {
         let Ok(segment) = &self.segment else { return false };
         self.lanes.iter_mut().enumerate().all(|(slot, l)| {
             let back = segment.back(slot);
-            if l.pause.look(back, segment.is_away(slot)) {
+            if l.absence.pause.look(back, segment.is_away(slot)) {
                 l.wake = Wake::Unknown;
             }
             let ringless = l.tx.is_none() && l.rx.is_none();
-            l.lent == 0 && (ringless || l.gone || l.condemned || l.pause.is_agreed(back))
+            l.lent == 0 && (ringless || l.peer.is_gone() || l.absence.pause.is_agreed(back))
         })
     }
 
@@ -179,7 +167,7 @@ impl ShmNetmod {
 
     /// This rank does not leave after all: peers that have answered go on.
     fn stay(&mut self, round: u32) {
-        self.stage = Stage::No;
+        self.ckpt.stage = Stage::No;
         if let Ok(segment) = &self.segment {
             segment.set_back(round);
         }
@@ -193,7 +181,7 @@ impl ShmNetmod {
         segment.set_away(true);
         let new = |slot: usize| {
             let lane = &self.lanes[slot];
-            let known = lane.rx.is_some() || lane.condemned || slot == segment.me();
+            let known = lane.rx.is_some() || lane.peer == Peer::Condemned || slot == segment.me();
             !known && !matches!(segment.find_ring(slot), Ok(None))
         };
         // Who made a ring, or came back, before it could see that this rank is away may write to
@@ -207,30 +195,29 @@ impl ShmNetmod {
             return Ok(Finalize::Pending);
         }
         let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
-        let before = self.members;
+        let before = self.ckpt.members;
         let parked = segment.park(round, before).map_err(|e| format!("the segment's file: {e}"))?;
         self.transfers.running.iter_mut().for_each(|t| t.leave(segment));
         self.settle();
-        if self.armed {
+        if self.wakeup.armed {
             self.disarm();
         }
         // The thread waits for a word in the memory that goes.
-        (self.helper, self.bells, self.pipe) = (None, None, None);
+        (self.wakeup.helper, self.wakeup.bells, self.wakeup.pipe) = (None, None, None);
         for lane in &mut self.lanes {
             lane.part();
         }
-        self.watched.clear();
-        self.unwatched = Unwatched::new(self.lanes.len());
-        self.next_check = Time::NEVER;
-        self.segment = Err("this rank is away for a checkpoint".into());
-        self.stage = Stage::Away(Some(parked));
+        self.watch = Watch::new(self.lanes.len());
+        self.clock.next_check = Time::NEVER;
+        self.segment = Err(NoSegment::Away);
+        self.ckpt.stage = Stage::Away(Some(parked));
         Ok(Finalize::Done)
     }
 
     /// Takes everything up again.
     fn come_back(&mut self, parked: &Parked) -> Result<(), String> {
         let (segment, same) = Segment::rejoin(parked, self.me.rank)?;
-        self.members = parked.members();
+        self.ckpt.members = parked.members();
         if let Some(key) = &self.key {
             segment.store_proof(key, self.me.rank);
         }
@@ -238,8 +225,8 @@ impl ShmNetmod {
         let (pipe, name) = pipe.map_err(|e| format!("no pipe to be woken by: {e}"))?;
         segment.set_pipe(&name);
         self.transfers.publish(&segment);
-        self.bells = Some(segment.own_bells());
-        self.pipe = Some(pipe);
+        self.wakeup.bells = Some(segment.own_bells());
+        self.wakeup.pipe = Some(pipe);
         for slot in 0..self.lanes.len() {
             self.resume_lane(&segment, slot, same)?;
         }
@@ -249,7 +236,7 @@ impl ShmNetmod {
         if same {
             self.end_round();
         }
-        self.stage = Stage::No;
+        self.ckpt.stage = Stage::No;
         self.tell_all();
         Ok(())
     }
@@ -260,13 +247,13 @@ impl ShmNetmod {
     /// If a ring is not there; the ends are kept then.
     fn resume_lane(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), String> {
         let lane = &mut self.lanes[slot];
-        let Some(Parting { tx, rx }) = &lane.parting else { return Ok(()) };
+        let Some(Parting { tx, rx }) = &lane.absence.parting else { return Ok(()) };
         if !same {
             let ring = tx.is_some().then(|| segment.make_ring(slot)).transpose()?;
-            lane.parting = None;
-            lane.pause.anew();
+            lane.absence.parting = None;
+            lane.absence.pause.anew();
             lane.shuttle = Shuttle::none();
-            lane.away_until = self.now + self.patience;
+            lane.absence.until = self.clock.now + self.ckpt.patience;
             lane.tx = ring.map(|ring| {
                 let geometry = ring.geometry();
                 Producer::new(ring, geometry)
@@ -279,7 +266,7 @@ impl ShmNetmod {
         };
         let out = tx.as_ref().map(|tx| again(segment.own_ring(slot)?, tx.geometry())).transpose()?;
         let inc = rx.as_ref().map(|rx| again(segment.find_ring(slot)?, rx.geometry())).transpose()?;
-        let Some(Parting { tx, rx }) = lane.parting.take() else { return Ok(()) };
+        let Some(Parting { tx, rx }) = lane.absence.parting.take() else { return Ok(()) };
         lane.tx = tx.zip(out).map(|(tx, ring)| tx.with(ring));
         lane.rx = rx.zip(inc).map(|(rx, ring)| rx.with(ring));
         lane.share_shuttle(segment.me() < slot);
@@ -293,9 +280,9 @@ impl ShmNetmod {
         for (slot, lane) in
             self.lanes.iter_mut().enumerate().filter(|(_, l)| l.tx.is_some() || l.rx.is_some())
         {
-            lane.pause.back(segment.is_away(slot));
-            if lane.pause.is_away() {
-                lane.away_until = self.now + self.patience;
+            lane.absence.pause.back(segment.is_away(slot));
+            if lane.absence.pause.is_away() {
+                lane.absence.until = self.clock.now + self.ckpt.patience;
             }
         }
     }
@@ -311,12 +298,12 @@ impl ShmNetmod {
         }
         let waiting: Vec<_> = self.by_peer.values().copied().collect();
         for vc in waiting {
-            self.wanting.add(vc);
+            self.out.queued.add(vc);
             if let Some(l) = self.links.get_mut(vc) {
                 l.attach = None;
             }
         }
-        self.next_check = self.now + crate::netmod::CHECK;
+        self.clock.next_check = self.clock.now + crate::netmod::CHECK;
     }
 }
 
@@ -328,7 +315,7 @@ impl Lane {
             rx.mem.set_watched(false);
             rx.with(())
         });
-        self.parting = Some(Parting { tx, rx });
+        self.absence.parting = Some(Parting { tx, rx });
         self.wake = Wake::Unknown;
         self.watched = false;
         self.idle = 0;
@@ -341,25 +328,25 @@ impl Checkpoint for ShmNetmod {
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
-        self.now = now;
-        let round = match self.stage {
+        self.clock.now = now;
+        let round = match self.ckpt.stage {
             Stage::Away(_) => return Ok(Finalize::Done),
             Stage::Asking(round) => round,
             Stage::No | Stage::Flushing => {
                 self.can_ckpt()?;
                 if self.segment.is_err() {
-                    self.pipe = None;
-                    self.stage = Stage::Away(None);
+                    self.wakeup.pipe = None;
+                    self.ckpt.stage = Stage::Away(None);
                     return Ok(Finalize::Done);
                 }
-                self.stage = Stage::Flushing;
+                self.ckpt.stage = Stage::Flushing;
                 self.push_out(core);
                 if !self.flush_queues(core) {
                     return Ok(Finalize::Pending);
                 }
-                self.round = self.round % ROUNDS + 1;
-                self.stage = Stage::Asking(self.round);
-                self.round
+                self.ckpt.round = self.ckpt.round % ROUNDS + 1;
+                self.ckpt.stage = Stage::Asking(self.ckpt.round);
+                self.ckpt.round
             }
         };
         self.try_to_leave(core, round).map_err(|e| {
@@ -369,8 +356,8 @@ impl Checkpoint for ShmNetmod {
     }
 
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
-        self.now = now;
-        match std::mem::take(&mut self.stage) {
+        self.clock.now = now;
+        match std::mem::take(&mut self.ckpt.stage) {
             Stage::No => return Err(DeviceError::new(NAME, "ckpt_restart without ckpt_shutdown")),
             Stage::Flushing => {}
             Stage::Asking(round) => self.stay(round),
@@ -378,18 +365,18 @@ impl Checkpoint for ShmNetmod {
                 let pipe =
                     Pipe::new().map_err(|e| DeviceError::new(NAME, format!("no pipe to be woken by: {e}")));
                 match pipe {
-                    Ok(pipe) => self.pipe = Some(pipe),
+                    Ok(pipe) => self.wakeup.pipe = Some(pipe),
                     Err(e) => {
-                        self.stage = Stage::Away(None);
+                        self.ckpt.stage = Stage::Away(None);
                         return Err(e);
                     }
                 }
             }
             Stage::Away(Some(parked)) => {
                 if let Err(e) = self.come_back(&parked) {
-                    self.pipe = None;
-                    self.bells = None;
-                    self.stage = Stage::Away(Some(parked));
+                    self.wakeup.pipe = None;
+                    self.wakeup.bells = None;
+                    self.ckpt.stage = Stage::Away(Some(parked));
                     return Err(DeviceError::new(NAME, e));
                 }
             }

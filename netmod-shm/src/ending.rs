@@ -2,6 +2,7 @@
 
 use netmod_core::{Core, Event, VcError, VcId};
 
+use crate::lane::Incoming;
 use crate::netmod::{Ending, ShmNetmod};
 use crate::ring::Kind;
 
@@ -25,8 +26,10 @@ impl ShmNetmod {
     /// Ends our stream, if there is one, and what is left of the peer's is of no interest.
     pub(crate) fn end_stream(&mut self, slot: usize, how: Kind) {
         let lane = &mut self.lanes[slot];
-        lane.discarding |= std::mem::take(&mut lane.reading);
-        if std::mem::take(&mut lane.writing) {
+        if lane.streams.is_reading() {
+            lane.streams.incoming = Incoming::Discarded;
+        }
+        if std::mem::take(&mut lane.streams.writing) {
             // A peer that has broken its ring cannot be told, and has nobody to blame.
             let _ = lane.event(how);
             self.touch(slot);
@@ -47,7 +50,8 @@ impl ShmNetmod {
     }
 
     pub(crate) fn has_queued(&self) -> bool {
-        self.links.iter().any(|(_, l)| !l.queue.is_empty()) || self.lanes.iter().any(|l| l.owes() && !l.gone)
+        self.links.iter().any(|(_, l)| !l.queue.is_empty())
+            || self.lanes.iter().any(|l| l.owes() && !l.peer.is_gone())
     }
 
     /// Nobody reads or writes on this side any more; peers are told. All registered memory is its owners' again.

@@ -61,11 +61,92 @@ pub(crate) enum Wake {
     Cannot,
 }
 
-/// Both ends of a lane without their memory, while this rank is away.
+/// Both endpoints of a lane without their memory, while this rank is away.
 #[derive(Debug)]
 pub(crate) struct Parting {
     pub(crate) tx: Option<Producer<()>>,
     pub(crate) rx: Option<Consumer<()>>,
+}
+
+/// The absence of one of the two ranks for a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Absence {
+    /// The agreement about it.
+    pub(crate) pause: Pause,
+    /// Time when a peer that is away counts as lost.
+    pub(crate) until: Time,
+    pub(crate) parting: Option<Parting>,
+}
+
+/// The process of a lane's rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// It runs, as far as this rank knows.
+    #[default]
+    Running,
+    /// It has ended, or has announced that it leaves. Its ring is read to the end.
+    Gone,
+    /// It has violated the protocol of its ring, of which nothing is read any more.
+    Condemned,
+}
+
+impl Peer {
+    /// Notes that the process has ended; returns false if that was known.
+    pub(crate) fn end(&mut self) -> bool {
+        let news = *self == Peer::Running;
+        if news {
+            *self = Peer::Gone;
+        }
+        news
+    }
+
+    /// Returns true if nothing is expected of it.
+    pub(crate) fn is_gone(self) -> bool {
+        self != Peer::Running
+    }
+}
+
+/// The peer's present stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// There is none.
+    #[default]
+    Closed,
+    /// Its bytes are the VC's.
+    Open,
+    /// The rest of it is dropped.
+    Discarded,
+}
+
+/// The answer to a stream that the peer begins without a VC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// There is none yet.
+    #[default]
+    None,
+    /// `NewPeer` was reported, and the stream waits for a VC.
+    Reported,
+    /// The next stream is refused.
+    Refused(Refusal),
+}
+
+/// The streams in both directions.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    /// Events for which there was no room in the ring, in order; no bytes go before them.
+    owed: VecDeque<Kind>,
+    /// True if our stream is open.
+    pub(crate) writing: bool,
+    pub(crate) incoming: Incoming,
+    pub(crate) offer: Offer,
+}
+
+impl Streams {
+    /// Returns true if the peer's stream is open, and its bytes are the VC's.
+    #[inline(always)]
+    pub(crate) fn is_reading(&self) -> bool {
+        self.incoming == Incoming::Open
+    }
 }
 
 /// Both directions between two ranks.
@@ -77,22 +158,8 @@ pub(crate) struct Lane {
     pub(crate) shuttle: Shuttle,
     /// The VC of the rank, if it has one.
     pub(crate) vc: Option<VcId>,
-    /// Events for which there was no room in the ring, in order; no bytes go before them.
-    owed: VecDeque<Kind>,
-    /// Our stream is open.
-    pub(crate) writing: bool,
-    /// The peer's stream is open, and its bytes are the VC's.
-    pub(crate) reading: bool,
-    /// The rest of the peer's present stream is of no interest.
-    pub(crate) discarding: bool,
-    /// `NewPeer` was reported.
-    pub(crate) announced: bool,
-    /// Why the peer's next stream is refused, if it is.
-    pub(crate) refuse: Option<Refusal>,
-    /// The peer's process has ended, or has said that it leaves.
-    pub(crate) gone: bool,
-    /// The peer has written nonsense into its ring, of which nothing is read any more.
-    pub(crate) condemned: bool,
+    pub(crate) streams: Streams,
+    pub(crate) peer: Peer,
     /// The ring is looked at in each poll.
     pub(crate) watched: bool,
     /// Looks in vain since something was found.
@@ -108,34 +175,30 @@ pub(crate) struct Lane {
     /// How long pieces are best stored for this rank.
     pub(crate) stores: Stores,
     pub(crate) wake: Wake,
-    /// Whether one of the two ranks is away for a checkpoint, or about to leave.
-    pub(crate) pause: Pause,
-    /// When a peer that is away counts as lost.
-    pub(crate) away_until: Time,
-    pub(crate) parting: Option<Parting>,
+    pub(crate) absence: Absence,
 }
 
 impl Lane {
     /// Whether nothing is connected in either direction.
     pub(crate) fn is_quiet(&self) -> bool {
-        !self.writing && !self.reading
+        !self.streams.writing && !self.streams.is_reading()
     }
 
     /// Writes an event of our stream, now or when there is room.
     pub(crate) fn event(&mut self, kind: Kind) -> Result<(), Broken> {
-        self.owed.push_back(kind);
+        self.streams.owed.push_back(kind);
         self.settle_owed().map(|_| ())
     }
 
     /// Writes events that are owed; whether there are none left.
     pub(crate) fn settle_owed(&mut self) -> Result<bool, Broken> {
-        let Some(tx) = self.tx.as_mut().filter(|_| !self.pause.holds()) else {
-            return Ok(self.owed.is_empty());
+        let Some(tx) = self.tx.as_mut().filter(|_| !self.absence.pause.holds()) else {
+            return Ok(self.streams.owed.is_empty());
         };
-        while let Some(kind) = self.owed.front() {
+        while let Some(kind) = self.streams.owed.front() {
             let Some(place) = tx.reserve()? else { return Ok(false) };
             tx.commit(place, *kind, 0);
-            self.owed.pop_front();
+            self.streams.owed.pop_front();
         }
         Ok(true)
     }
@@ -154,7 +217,7 @@ impl Lane {
 
     /// Whether events are owed.
     pub(crate) fn owes(&self) -> bool {
-        !self.owed.is_empty()
+        !self.streams.owed.is_empty()
     }
 
     /// Returns true if nothing was sent since the last poll.

@@ -27,6 +27,7 @@ mod netmod;
 mod pause;
 #[cfg(test)]
 mod pause_model;
+mod reach;
 mod recv;
 mod region;
 #[cfg(test)]
@@ -35,11 +36,15 @@ mod ring;
 mod rma;
 mod segment;
 mod send;
+mod stage;
 mod survey;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod transfers;
+mod vc_life;
 mod watch;
+mod watched;
 
 /// What `region` and `joint` are made of; loom's in their models.
 mod sync {

@@ -1,6 +1,7 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::Duration;
@@ -9,28 +10,26 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
-    Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma,
-    RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, WorkList,
+    Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf,
+    Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList,
 };
 
 use crate::NAME;
 use crate::card::Place;
-use crate::checkpoint::Stage;
 use crate::helper::Helper;
 use crate::lane::Lane;
 use crate::link::Link;
 use crate::ring::Kind;
-use crate::rma::Transfers;
 use crate::segment::Segment;
 use crate::segment::raw::OwnBells;
+use crate::stage::{Checkpoints, Stage};
 use crate::survey::joint_from;
 use crate::sys::Pipe;
-use crate::watch::Unwatched;
+use crate::transfers::Transfers;
+use crate::watched::Watch;
 
 /// How long `finalize` waits for peers to read what is queued.
 const PARTING: Duration = Duration::from_secs(2);
-/// How long a peer may be away for a checkpoint, unless that is set.
-const PATIENCE: Duration = Duration::from_secs(3600);
 /// How often the kernel is asked whether peers live.
 pub(crate) const CHECK: Duration = Duration::from_millis(100);
 
@@ -57,49 +56,85 @@ pub(crate) enum Ending {
     Over,
 }
 
+/// The reason why there is no shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoSegment {
+    /// There is nobody to share it with.
+    Alone(&'static str),
+    /// It could not be joined or made.
+    Failed(String),
+    /// This rank is away for a checkpoint.
+    Away,
+}
+
+impl NoSegment {
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            NoSegment::Alone(why) => why,
+            NoSegment::Failed(why) => why,
+            NoSegment::Away => "this rank is away for a checkpoint",
+        }
+    }
+}
+
+impl fmt::Display for NoSegment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// The ways to wake this rank.
+#[derive(Debug)]
+pub(crate) struct Wakeup {
+    /// This rank's doorbells in the segment.
+    pub(crate) bells: Option<OwnBells>,
+    pub(crate) pipe: Option<Pipe>,
+    /// The thread that wakes it for peers that do not find the pipe.
+    pub(crate) helper: Option<Helper>,
+    /// True if this rank has prepared to sleep.
+    pub(crate) armed: bool,
+}
+
+/// Work that a poll or flush does for senders.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Slots whose consumers may have to be woken.
+    pub(crate) dirty: Vec<usize>,
+    /// VCs that have a queue.
+    pub(crate) queued: WorkList,
+}
+
+/// The time as of the last poll.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    pub(crate) now: Time,
+    /// Time of the next check whether peers live, or `NEVER`.
+    pub(crate) next_check: Time,
+    /// Number of polls.
+    pub(crate) epoch: u32,
+}
+
 /// The shared-memory netmod of one process.
 #[derive(Debug)]
 pub struct ShmNetmod {
     pub(crate) me: PeerName,
     cfg: ShmConfig,
-    /// The node's memory, or why there is none.
-    pub(crate) segment: Result<Segment, String>,
-    /// There is nobody to share memory with.
-    alone: bool,
-    /// Between `ckpt_shutdown` and `ckpt_restart`.
-    pub(crate) stage: Stage,
-    /// Rounds of checkpoints that were begun, as they are numbered.
-    pub(crate) round: u32,
-    /// Ranks that have joined the node's memory, as far as this one knew when it last came back.
-    pub(crate) members: usize,
-    /// How long a peer may be away.
-    pub(crate) patience: Duration,
-    /// This rank's doorbells in it.
-    pub(crate) bells: Option<OwnBells>,
-    pub(crate) pipe: Option<Pipe>,
-    /// For peers that do not find the pipe.
-    pub(crate) helper: Option<Helper>,
+    /// The node's memory.
+    pub(crate) segment: Result<Segment, NoSegment>,
+    pub(crate) ckpt: Checkpoints,
+    pub(crate) wakeup: Wakeup,
     pub(crate) key: Option<[u8; 32]>,
     /// By slot.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
-    /// Slots whose rings are looked at in each poll; that were until a moment ago; whose producers
-    /// must look whether to ring; whose VCs have a queue.
-    pub(crate) watched: Vec<usize>,
-    pub(crate) unwatched: Unwatched,
-    pub(crate) dirty: Vec<usize>,
-    pub(crate) wanting: WorkList,
+    pub(crate) watch: Watch,
+    pub(crate) out: Outgoing,
     /// One-sided transfers.
     pub(crate) transfers: Transfers,
     /// Events that arose outside `poll`.
     pub(crate) pending: VecDeque<Event>,
-    pub(crate) armed: bool,
-    pub(crate) now: Time,
-    /// When the kernel is asked whether peers live, or `NEVER`.
-    pub(crate) next_check: Time,
-    /// Counts polls.
-    pub(crate) epoch: u32,
+    pub(crate) clock: Clock,
     pub(crate) ending: Ending,
     pub(crate) stats: ShmStats,
 }
@@ -126,7 +161,8 @@ impl ShmNetmod {
         let (pipe, name) = match Pipe::new().and_then(|p| p.name().map(|name| (p, name))) {
             Ok((pipe, name)) => (Some(pipe), Ok(name)),
             Err(e) => {
-                (None, Err(format!("no pipe to be woken by: {e}; is the limit of descriptors too low?")))
+                let text = format!("no pipe to be woken by: {e}; is the limit of descriptors too low?");
+                (None, Err(NoSegment::Failed(text)))
             }
         };
         let alone = match (size, ranks, node) {
@@ -138,9 +174,9 @@ impl ShmNetmod {
         };
         let segment = name.and_then(|name| {
             if let Some(why) = alone {
-                return Err(why.into());
+                return Err(NoSegment::Alone(why));
             }
-            let segment = Segment::join(Path::new(&cfg.dir), me, node, ranks)?;
+            let segment = Segment::join(Path::new(&cfg.dir), me, node, ranks).map_err(NoSegment::Failed)?;
             segment.set_pipe(&name);
             Ok(segment)
         });
@@ -148,32 +184,22 @@ impl ShmNetmod {
             tracing::info!(%why, "no shared memory with the other ranks of this node");
         }
         let n = segment.as_ref().map_or(0, Segment::ranks);
+        let bells = segment.as_ref().ok().map(Segment::own_bells);
         ShmNetmod {
             me,
             cfg: cfg.clone(),
-            bells: segment.as_ref().ok().map(Segment::own_bells),
             segment,
-            alone: alone.is_some(),
-            stage: Stage::No,
-            round: 0,
-            members: 0,
-            patience: PATIENCE,
-            pipe,
-            helper: None,
+            ckpt: Checkpoints::default(),
+            wakeup: Wakeup { bells, pipe, helper: None, armed: false },
             key: None,
             lanes: (0..n).map(|_| Lane::default()).collect(),
             links: SideTable::new(),
             by_peer: BTreeMap::new(),
-            watched: Vec::with_capacity(16),
-            unwatched: Unwatched::new(n),
-            dirty: Vec::with_capacity(n),
-            wanting: WorkList::default(),
+            watch: Watch::new(n),
+            out: Outgoing { dirty: Vec::with_capacity(n), queued: WorkList::default() },
             transfers: Transfers::new(cfg.register_max, joint),
             pending: VecDeque::with_capacity(64),
-            armed: false,
-            now: Time::ZERO,
-            next_check: Time::NEVER,
-            epoch: 1,
+            clock: Clock { now: Time::ZERO, next_check: Time::NEVER, epoch: 1 },
             ending: Ending::No,
             stats: ShmStats::default(),
         }
@@ -182,7 +208,7 @@ impl ShmNetmod {
     /// Sets how long a peer that is being checkpointed has to come back.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> ShmNetmod {
-        self.patience = patience;
+        self.ckpt.patience = patience;
         self
     }
 
@@ -200,155 +226,6 @@ impl ShmNetmod {
 
     pub(crate) fn no_segment() -> VcError {
         VcError::new(VcErrorKind::Unsupported, None, "netmod shm has no memory here")
-    }
-
-    /// The slot that a card names.
-    fn slot_of(&self, card: &Card) -> Result<usize, String> {
-        let (nonce_here, me, segment) = match (&self.segment, &self.stage) {
-            (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),
-            // What it says is looked at as far as it can be.
-            (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
-            (Err(why), _) => return Err(why.clone()),
-        };
-        match Place::of(card)? {
-            Place::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
-            Place::Slot { nonce, .. } if nonce != *nonce_here => {
-                Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
-                     container with another /dev/shm"
-                    .into())
-            }
-            Place::Slot { slot, token, .. } => {
-                let slot = usize::try_from(slot).unwrap_or(usize::MAX);
-                // Behind a checkpoint of all, who is not back yet has not said what its token is.
-                let late = |s: &Segment| self.members > 0 && slot < s.ranks() && !s.has_joined(slot);
-                let is_its = segment.is_none_or(|s| s.has_token(slot, &token) || late(s));
-                if slot == me || slot >= self.lanes.len() || !is_its {
-                    return Err("its slot in the segment is another process's".into());
-                }
-                Ok(slot)
-            }
-        }
-    }
-
-    /// Connects a VC with the slot of its peer.
-    pub(crate) fn bind(&mut self, vc: VcId, slot: usize) -> Result<(), String> {
-        let lane = &mut self.lanes[slot];
-        if lane.vc.is_some_and(|other| other != vc) {
-            return Err("another VC has its slot in the segment".into());
-        }
-        lane.vc = Some(vc);
-        lane.announced = false;
-        if let Some(l) = self.links.get_mut(vc) {
-            l.slot = Some(slot);
-            l.asked = false;
-            l.attach = None;
-        }
-        // A stream may be waiting for the VC.
-        self.look_at(slot);
-        Ok(())
-    }
-
-    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
-        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
-        let slot = self.slot_of(card).map_err(wrong)?;
-        if let Some(old) = self.links.get(vc).and_then(|l| l.slot)
-            && old != slot
-        {
-            let text = "it has another slot than before; shared memory is of one start of a job";
-            return Err(wrong(text.into()));
-        }
-        self.bind(vc, slot).map_err(wrong)
-    }
-}
-
-impl VcLife for ShmNetmod {
-    fn vc_init(
-        &mut self,
-        _core: &mut Core,
-        vc: VcId,
-        peer: PeerName,
-        card: Option<&Card>,
-    ) -> Result<(), VcError> {
-        if self.by_peer.contains_key(&peer) {
-            return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
-        }
-        self.links.insert(vc, Link::new(peer));
-        let mut known = Ok(());
-        if let Some(card) = card {
-            known = self.take_card(vc, peer, card);
-        } else if let Some(slot) = (0..self.lanes.len()).find(|s| {
-            self.lanes[*s].announced && self.lanes[*s].vc.is_none() && self.proven(*s) == Some(peer)
-        }) {
-            known = self.bind(vc, slot).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e));
-        }
-        if let Err(e) = known {
-            self.links.remove(vc);
-            return Err(e);
-        }
-        self.by_peer.insert(peer, vc);
-        Ok(())
-    }
-
-    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
-        match card.and_then(|c| self.take_card(vc, peer, c)) {
-            Ok(()) => self.pump(core, vc),
-            Err(e) => self.fail(core, vc, e),
-        }
-    }
-
-    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
-        for slot in 0..self.lanes.len() {
-            if self.lanes[slot].announced && self.proven(slot) == Some(peer) {
-                self.lanes[slot].announced = false;
-                self.lanes[slot].refuse = Some(why);
-                self.look_at(slot);
-            }
-        }
-    }
-
-    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        let Some(l) = self.links.get(vc) else { return };
-        let (peer, slot) = (l.peer, l.slot);
-        let events = self.pending.len();
-        self.fail(core, vc, VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed"));
-        self.pending.truncate(events);
-        self.links.remove(vc);
-        self.by_peer.remove(&peer);
-        if let Some(slot) = slot {
-            self.lanes[slot].vc = None;
-        }
-        core.reset_receive(vc);
-    }
-
-    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
-        let Some(l) = self.links.get_mut(vc) else { return };
-        l.ready = false;
-        if l.down.is_some() {
-            return self.terminated(vc);
-        }
-        l.terminating = true;
-        self.pump(core, vc);
-    }
-
-    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        self.fail(core, vc, error);
-    }
-
-    fn watch_peer(&mut self, core: &mut Core, vc: VcId, _now: Time) -> bool {
-        self.ask_after(core, vc);
-        true
-    }
-
-    fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
-        if let Some(card) = card {
-            self.take_card(vc, peer, card)?;
-        }
-        if let Some(l) = self.links.get_mut(vc) {
-            l.down = None;
-        }
-        Ok(())
     }
 }
 
@@ -421,7 +298,7 @@ impl Netmod for ShmNetmod {
     #[inline]
     fn flush(&mut self, core: &mut Core) {
         self.push_out(core);
-        if !self.wanting.is_empty() {
+        if !self.out.queued.is_empty() {
             core.note_staged();
         }
     }
@@ -434,19 +311,19 @@ impl Netmod for ShmNetmod {
         now: Time,
         events: &mut Events,
     ) -> Result<(), DeviceError> {
-        self.now = now;
-        self.epoch = self.epoch.wrapping_add(1);
-        if self.armed {
+        self.clock.now = now;
+        self.clock.epoch = self.clock.epoch.wrapping_add(1);
+        if self.wakeup.armed {
             self.disarm();
         }
         if order == PollOrder::OutFirst {
             if self.push_out(core) {
                 events.note_progress();
             }
-        } else if !self.dirty.is_empty() {
+        } else if !self.out.dirty.is_empty() {
             self.settle();
         }
-        if now >= self.unwatched.due() {
+        if now >= self.watch.lately.due() {
             self.look_again();
         }
         self.receive(core, events);
@@ -459,13 +336,13 @@ impl Netmod for ShmNetmod {
         if self.is_wanted() && self.help() {
             events.note_progress();
         }
-        if now >= self.next_check {
+        if now >= self.clock.next_check {
             self.check_peers(core);
         }
         if !self.pending.is_empty() {
             self.report_pending(events);
         }
-        if !self.wanting.is_empty() {
+        if !self.out.queued.is_empty() {
             core.note_staged();
         }
         Ok(())
@@ -483,7 +360,7 @@ impl Netmod for ShmNetmod {
 
     fn wait_fd(&self) -> Option<RawFd> {
         // Without memory there is nothing to wait for, and nothing that would never come.
-        self.pipe.as_ref().map(Pipe::fd)
+        self.wakeup.pipe.as_ref().map(Pipe::fd)
     }
 
     fn arm(&mut self, core: &mut Core) -> Arm {
@@ -495,7 +372,7 @@ impl Netmod for ShmNetmod {
             Ending::Until(t) => t,
             Ending::No | Ending::Over => Time::NEVER,
         };
-        let at = self.next_check.min(parting).min(self.nap_end()).min(self.unwatched.due());
+        let at = self.clock.next_check.min(parting).min(self.nap_end()).min(self.watch.lately.due());
         (at != Time::NEVER).then_some(at)
     }
 }
@@ -529,7 +406,7 @@ impl Module for ShmNetmod {
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let place = match &self.segment {
             Ok(s) => Place::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },
-            Err(why) => Place::Nowhere(why.clone()),
+            Err(why) => Place::Nowhere(why.to_string()),
         };
         place.emit(card)
     }
@@ -540,7 +417,7 @@ impl Module for ShmNetmod {
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
         // While this rank is away regions can be ended, at least.
-        let is_away = matches!(self.stage, Stage::Away(Some(_)));
+        let is_away = matches!(self.ckpt.stage, Stage::Away(Some(_)));
         (self.segment.is_ok() || is_away).then_some(self as &mut dyn Rma)
     }
 
@@ -575,11 +452,11 @@ impl Module for ShmNetmod {
 
 impl Diagnose for ShmNetmod {
     fn failure(&self) -> Option<&str> {
-        self.segment.as_ref().err().map(String::as_str).filter(|_| !self.alone)
+        self.segment.as_ref().err().filter(|e| !matches!(e, NoSegment::Alone(_))).map(NoSegment::text)
     }
 
     fn opened(&self) -> String {
-        self.segment.as_ref().map_or_else(Clone::clone, Segment::describe)
+        self.segment.as_ref().map_or_else(NoSegment::to_string, Segment::describe)
     }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {

@@ -3,10 +3,11 @@
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Refusal, VcError, VcErrorKind, VcId};
 
-use crate::netmod::ShmNetmod;
+use crate::lane::{Incoming, Offer, Peer};
+use crate::netmod::{NoSegment, ShmNetmod};
 use crate::ring::{Broken, Cell, Consumer, Kind, SHUTTLE};
 use crate::segment::raw::RawRing;
-use crate::watch::PATIENCE;
+use crate::watched::PATIENCE;
 
 /// Looks in one poll at the only ring that is watched, if something came there in the last two.
 const LOOKS: u32 = 16;
@@ -18,7 +19,7 @@ impl ShmNetmod {
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
         self.answer_bells(core);
-        match self.watched[..] {
+        match self.watch.active[..] {
             [] => {}
             [only] => {
                 let lane = &mut self.lanes[only];
@@ -36,10 +37,10 @@ impl ShmNetmod {
 
     #[inline(never)]
     fn look_at_all(&mut self, core: &mut Core, events: &mut Events) {
-        let n = self.watched.len();
+        let n = self.watch.active.len();
         for i in 0..n {
             // Another one first each time; the list may shrink meanwhile.
-            if let Some(slot) = self.watched.get((i + self.epoch as usize) % n).copied() {
+            if let Some(slot) = self.watch.active.get((i + self.clock.epoch as usize) % n).copied() {
                 self.look(core, slot, 1, events);
             }
         }
@@ -80,7 +81,7 @@ impl ShmNetmod {
                     if self.receive_open(core, slot, events) {
                         return;
                     }
-                    if self.lanes[slot].gone {
+                    if self.lanes[slot].peer.is_gone() {
                         self.emptied(core, slot, events);
                     }
                     return;
@@ -92,7 +93,7 @@ impl ShmNetmod {
             }
             looks = 1;
             match (cell.kind, lane.vc) {
-                (Kind::Inline, Some(vc)) if lane.reading => {
+                (Kind::Inline, Some(vc)) if lane.streams.is_reading() => {
                     events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));
                     rx.advance(cell, &mut lane.shuttle);
                     lane.lent += 1;
@@ -101,7 +102,7 @@ impl ShmNetmod {
                         return;
                     }
                 }
-                (Kind::Headed | Kind::Bulk, Some(vc)) if lane.reading => {
+                (Kind::Headed | Kind::Bulk, Some(vc)) if lane.streams.is_reading() => {
                     let len = cell.len as usize;
                     if len == 0 && cell.kind == Kind::Bulk {
                         // All of it was taken while the piece was open.
@@ -147,7 +148,9 @@ impl ShmNetmod {
     #[inline]
     fn receive_open(&mut self, core: &mut Core, slot: usize, events: &mut Events) -> bool {
         let lane = &mut self.lanes[slot];
-        let (Some(rx), Some(vc), true) = (&mut lane.rx, lane.vc, lane.reading) else { return false };
+        let (Some(rx), Some(vc), true) = (&mut lane.rx, lane.vc, lane.streams.is_reading()) else {
+            return false;
+        };
         match rx.peek_open() {
             Ok(None) => return false,
             Ok(Some(_)) if events.room() == 0 => {}
@@ -192,12 +195,11 @@ impl ShmNetmod {
                 } else if l.terminating || busy {
                     // A new stream is taken up when all of the one before it is over.
                     return false;
-                } else if self.lanes[slot].reading {
+                } else if self.lanes[slot].streams.is_reading() {
                     let broken = crate::ring::Broken("a stream begins within another");
                     self.broken(core, slot, broken);
                 } else {
-                    self.lanes[slot].reading = true;
-                    self.lanes[slot].discarding = false;
+                    self.lanes[slot].streams.incoming = Incoming::Open;
                     core.reset_receive(vc);
                     self.consume(slot, cell);
                     self.came_up(core, vc);
@@ -213,9 +215,7 @@ impl ShmNetmod {
                 if busy {
                     return false;
                 }
-                let lane = &mut self.lanes[slot];
-                let ours = !std::mem::take(&mut lane.discarding) && std::mem::take(&mut lane.reading);
-                lane.reading = false;
+                let ours = std::mem::take(&mut self.lanes[slot].streams.incoming) == Incoming::Open;
                 self.consume(slot, cell);
                 match vc {
                     Some(vc) if ours && cell.kind == Kind::Fin => self.peer_left(core, vc, slot),
@@ -247,8 +247,12 @@ impl ShmNetmod {
 
     /// A stream of a peer without a VC. False if it waits for one.
     fn stranger(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
-        let refused = self.lanes[slot].refuse.take();
-        if refused.is_none() {
+        let offer = &mut self.lanes[slot].streams.offer;
+        let mut why = Refusal::NotWanted;
+        if let Offer::Refused(refusal) = *offer {
+            *offer = Offer::None;
+            why = refusal;
+        } else {
             match self.proven(slot) {
                 Some(peer) => {
                     // A VC that was made without a card.
@@ -257,7 +261,8 @@ impl ShmNetmod {
                     {
                         return true;
                     }
-                    if !std::mem::replace(&mut self.lanes[slot].announced, true) {
+                    let before = std::mem::replace(&mut self.lanes[slot].streams.offer, Offer::Reported);
+                    if before != Offer::Reported {
                         events.push(Event::NewPeer { peer, netmod: 0 });
                     }
                     return false;
@@ -268,15 +273,15 @@ impl ShmNetmod {
                 }
             }
         }
-        self.refuse(slot, refused.unwrap_or(Refusal::NotWanted));
+        self.refuse(slot, why);
         self.consume(slot, cell);
         true
     }
 
     /// The stream that begins is not wanted; its sender is told by a stream that is given up.
     fn refuse(&mut self, slot: usize, why: Refusal) {
-        self.lanes[slot].discarding = true;
-        if self.lanes[slot].writing {
+        self.lanes[slot].streams.incoming = Incoming::Discarded;
+        if self.lanes[slot].streams.writing {
             return;
         }
         if self.make_ring(slot).is_err() {
@@ -312,7 +317,7 @@ impl ShmNetmod {
 
     #[cold]
     fn lost_without_a_ring(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
-        if self.lanes[slot].gone {
+        if self.lanes[slot].peer.is_gone() {
             self.emptied(core, slot, events);
         }
     }
@@ -335,7 +340,7 @@ impl ShmNetmod {
             let error = VcError::new(VcErrorKind::Closed, Some(l.peer), text);
             return self.fail(core, vc, error);
         }
-        if l.terminating || !self.lanes[slot].writing {
+        if l.terminating || !self.lanes[slot].streams.writing {
             return;
         }
         if l.queue.is_within() {
@@ -351,10 +356,10 @@ impl ShmNetmod {
 
     /// Finds the ring of a peer.
     pub(crate) fn find_ring(&mut self, core: &mut Core, slot: usize) {
-        if self.lanes[slot].rx.is_some() || self.lanes[slot].condemned {
+        if self.lanes[slot].rx.is_some() || self.lanes[slot].peer == Peer::Condemned {
             return;
         }
-        let found = self.segment.as_ref().map_err(Clone::clone).and_then(|s| s.find_ring(slot));
+        let found = self.segment.as_ref().map_err(NoSegment::to_string).and_then(|s| s.find_ring(slot));
         match found {
             Ok(Some(ring)) => {
                 let geometry = ring.geometry();

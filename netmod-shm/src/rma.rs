@@ -13,87 +13,21 @@
 mod both;
 
 use std::borrow::Cow;
-use std::io;
-use std::sync::atomic::AtomicU64;
 
-use netmod_core::rma::{self, Access, RegionError, RegionId, Regions, Remote, RemoteKey, RmaLimits};
+use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
-use crate::checkpoint::Stage;
 use crate::link::Link;
 use crate::netmod::ShmNetmod;
+use crate::reach::{permitted, read, write};
 use crate::region;
-use crate::segment::Segment;
 use crate::segment::layout::REGIONS;
-use crate::sys::{self, Attach};
+use crate::stage::Stage;
+use crate::sys::Attach;
+use crate::transfers::{Entry, Key, Transfer, share};
 
-/// Prefix of the settings that limit registered memory.
-const SETTINGS: &str = "NETMOD_SHM";
 /// Bytes that one poll moves at most.
 const PART: usize = 1 << 20;
-/// How often an owner that takes a region back looks whether its writer is through before it sleeps in between, for how long, and
-/// after how many looks it says so.
-const EAGER_LOOKS: u32 = 64;
-const NAP: std::time::Duration = std::time::Duration::from_micros(100);
-const LONG: u32 = 10_000;
-
-/// An entry in this rank's table in the segment, by which a peer reaches a region.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Index in the table.
-    index: usize,
-    /// Number of the region, never used twice.
-    number: u64,
-    /// Slot of the peer that may reach it.
-    peer: usize,
-}
-
-/// A registration; without an entry it is for local use.
-type Region = rma::Region<Option<Entry>>;
-
-/// The peer's registration, as its key describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    /// Index in the owner's table, and the number there.
-    place: u32,
-    slot: u32,
-    number: u64,
-    remote: Remote,
-}
-
-impl Key {
-    fn emit(&self) -> RemoteKey {
-        let place = u64::from(self.slot) << 32 | u64::from(self.place);
-        let Remote { base, len, access } = self.remote;
-        RemoteKey::pack([place, self.number, base, len], [access.to_wire()])
-    }
-
-    fn parse(key: &RemoteKey) -> Option<Key> {
-        let ([place, number, base, len], [access]) = key.unpack()?;
-        let remote = Remote { base, len, access: Access::from_wire(access)? };
-        Some(Key { place: place as u32, slot: (place >> 32) as u32, number, remote })
-    }
-}
-
-/// A put or get under way.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    vc: VcId,
-    slot: usize,
-    how: Attach,
-    /// This side's region; the transfer fails when it is deregistered.
-    region: RegionId,
-    local: IoVec,
-    key: Key,
-    /// Address of the first byte in the peer, bytes moved.
-    remote: u64,
-    done: usize,
-    op: u64,
-    /// The owner of the memory was asked to copy its part, or is not to be.
-    asked: bool,
-    joint: Option<both::Share>,
-}
-
 /// What has become of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -103,114 +37,6 @@ enum Step {
     Waits,
     /// All is there.
     Ended,
-}
-
-/// What a netmod has registered, and what is under way.
-#[derive(Debug)]
-pub(crate) struct Transfers {
-    regions: Regions<Option<Entry>>,
-    /// Places in the table that are taken.
-    places: u64,
-    /// Those of them that peers may read, and those whose readers are being helped.
-    read: u64,
-    helped: u64,
-    numbers: u64,
-    pub(crate) running: Vec<Transfer>,
-    /// From so many bytes on a get is copied by both sides.
-    pub(crate) joint: usize,
-}
-
-const _: () = assert!(REGIONS == u64::BITS as usize);
-
-impl Transfers {
-    /// `most`: bytes that are registered at once; 0: any. `joint`: from so many bytes on a get is copied by both sides.
-    pub(crate) fn new(most: usize, joint: usize) -> Transfers {
-        let regions = Regions::new(most, SETTINGS);
-        Transfers { regions, places: 0, read: 0, helped: 0, numbers: 0, running: Vec::new(), joint }
-    }
-
-    /// Returns the region in an entry of the table, if there is one.
-    fn at(&self, index: usize) -> Option<(&Region, Entry)> {
-        self.regions.iter().find_map(|r| r.own.filter(|e| e.index == index).map(|e| (r, e)))
-    }
-
-    /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
-    fn close(&mut self, segment: Option<&Segment>, region: &Region) {
-        let Some(Entry { index: place, peer: writer, .. }) = region.own else { return };
-        // While this rank is away nobody writes, and what it says when it is back is without this
-        // one.
-        if let Some((segment, word)) = segment.and_then(|s| Some((s, s.region(s.me(), place)?))) {
-            ShmNetmod::take_back(segment, word, writer);
-        }
-        for places in [&mut self.places, &mut self.read, &mut self.helped] {
-            *places &= !(1 << place);
-        }
-    }
-
-    /// Takes back all memory that peers can reach: whatever is registered, and what transfers of this side move with their
-    /// help. Waits for peers that are writing into it. Its owners may free it then.
-    pub(crate) fn close_all(&mut self, segment: &Segment) {
-        self.running.iter_mut().for_each(|t| t.leave(segment));
-        let regions = self.regions.take_all();
-        // First nobody begins anything any more, so that one wait for all is not as long as one for each.
-        let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.own?.index));
-        words.for_each(region::end);
-        regions.iter().for_each(|r| self.close(Some(segment), r));
-    }
-
-    /// Says in a segment to which this rank has come back which regions there are.
-    pub(crate) fn publish(&self, segment: &Segment) {
-        for place in 0..REGIONS {
-            let Some(word) = segment.region(segment.me(), place) else { continue };
-            match self.at(place) {
-                Some((_, entry)) => region::open(word, entry.number),
-                None => region::close(word),
-            }
-        }
-    }
-}
-
-/// Whether this process may reach the memory of a slot's.
-///
-/// # Errors
-/// Why not.
-pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
-    let (token, at, pid) = segment.probe(slot);
-    let mut found = [0u8; 16];
-    let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
-    match sys::attach(Attach::Read, pid, at, local) {
-        Ok(n) if n == found.len() && found == token => Ok(pid),
-        Ok(_) => Err(another(pid)),
-        Err(e) => Err(forbidden(pid, &e)),
-    }
-}
-
-fn another(pid: u32) -> String {
-    format!("process {pid} is another one here; are the ranks in different PID namespaces?")
-}
-
-fn forbidden(pid: u32, e: &io::Error) -> String {
-    format!(
-        "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
-         kernel.yama.ptrace_scope forbid it?"
-    )
-}
-
-/// Reads memory of the process of a slot, and by the same call who that is; returns how many bytes.
-fn read(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
-    let (token, token_at, pid) = segment.probe(slot);
-    let mut found = [0; 16];
-    match sys::read_both(pid, (token_at, &mut found), (at, local)) {
-        Ok(moved) if found == token => Ok(moved),
-        Ok(_) => Err(another(pid)),
-        Err(e) => Err(forbidden(pid, &e)),
-    }
-}
-
-/// Writes memory of the process of a slot, having looked who that is; returns how many bytes.
-fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
-    let pid = permitted(segment, slot)?;
-    sys::attach(Attach::Write, pid, at, local).map_err(|e| forbidden(pid, &e))
 }
 
 impl ShmNetmod {
@@ -255,29 +81,6 @@ impl ShmNetmod {
             Some(Err(why)) => Err(VcError::new(VcErrorKind::Unsupported, Some(peer), why.clone())),
             _ => Ok(slot),
         }
-    }
-
-    /// Takes memory back that a peer may be writing into just now.
-    fn take_back(segment: &Segment, word: &AtomicU64, writer: usize) {
-        region::end(word);
-        let mut looks = 0;
-        // The kernel ends a dead process's call before its lock.
-        while !region::is_quiet(word) && (looks % EAGER_LOOKS != 1 || segment.lives(writer)) {
-            looks += 1;
-            if looks < EAGER_LOOKS {
-                std::thread::yield_now();
-            } else {
-                std::thread::sleep(NAP);
-            }
-            if looks == LONG {
-                tracing::warn!(
-                    slot = writer,
-                    "a peer has stopped in the middle of writing into this process; its memory cannot be given \
-                     back before the peer goes on or ends"
-                );
-            }
-        }
-        region::close(word);
     }
 
     fn start(&mut self, op: &RmaOp<'_>, how: Attach) -> Result<(), VcError> {
@@ -342,7 +145,7 @@ impl ShmNetmod {
             Some(_) if self.holds(t.slot) => return Ok(Step::Waits),
             Some(_) => {}
         }
-        let segment = self.segment.as_ref().map_err(|e| lost(e.clone()))?;
+        let segment = self.segment.as_ref().map_err(|e| lost(e.to_string()))?;
         if self.transfers.regions.get(t.region).is_none() {
             return Err(RegionError::Ended.of(link.map(|l| l.peer)));
         }
@@ -350,7 +153,7 @@ impl ShmNetmod {
         let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
         let word = segment.region(t.slot, t.key.place as usize);
         let Some(word) = word.filter(|w| region::is_live(w, number)) else { return Err(ended("before it")) };
-        let upto = match both::upto(&mut self.transfers, i, segment).map_err(|text| lost(text.into()))? {
+        let upto = match share::upto(&mut self.transfers, i, segment).map_err(|text| lost(text.into()))? {
             Some(upto) => upto,
             None if self.transfers.running[i].joint.is_some() => return Ok(Step::Waits),
             None => return Ok(Step::Ended),
@@ -388,7 +191,7 @@ impl ShmNetmod {
                 ),
             },
             Ok(Err(why)) => format!("no cross-memory attach ({why})"),
-            Err(why) => why.clone(),
+            Err(why) => why.to_string(),
         }
     }
 }
@@ -397,7 +200,7 @@ impl Rma for ShmNetmod {
     fn usable(&mut self, _core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>> {
         let joint = self.transfers.joint;
         let tested = self.transfer_peer(vc);
-        let is_away = matches!(self.stage, Stage::Away(_));
+        let is_away = matches!(self.ckpt.stage, Stage::Away(_));
         let is_open = |l: &Link| l.down.is_none() && (l.attach.is_none() || is_away);
         if tested.is_err() && (self.segment.is_ok() || is_away) && self.links.get(vc).is_some_and(is_open) {
             // It was not found out yet.

@@ -6,7 +6,7 @@ use netmod_core::{
 
 use crate::lane::CLASSES;
 use crate::link;
-use crate::netmod::{CHECK, Ending, ShmNetmod};
+use crate::netmod::{CHECK, Ending, NoSegment, ShmNetmod};
 use crate::ring::{Broken, Kind, Producer, Shuttle};
 
 impl ShmNetmod {
@@ -37,8 +37,8 @@ impl ShmNetmod {
             return Ok(0);
         };
         let lane = &mut self.lanes[slot];
-        let first = lane.is_first(self.epoch);
-        let sent = lane.send(hdr, data.bytes(), self.epoch);
+        let first = lane.is_first(self.clock.epoch);
+        let sent = lane.send(hdr, data.bytes(), self.clock.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
         let gone = match sent {
@@ -116,7 +116,7 @@ impl ShmNetmod {
         let lane = &mut self.lanes[slot];
         if !lane.dirty {
             lane.dirty = true;
-            self.dirty.push(slot);
+            self.out.dirty.push(slot);
         }
         if lane.tx.as_ref().is_some_and(Producer::seems_unwatched) {
             self.ring_early(slot);
@@ -131,14 +131,14 @@ impl ShmNetmod {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
         l.queue.push(core, message);
-        self.wanting.add(vc);
+        self.out.queued.add(vc);
     }
 
     /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went on.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) -> bool {
-        let moved = !self.wanting.is_empty() && self.pump_all(core);
-        if !self.dirty.is_empty() {
+        let moved = !self.out.queued.is_empty() && self.pump_all(core);
+        if !self.out.dirty.is_empty() {
             self.settle();
         }
         moved
@@ -147,9 +147,9 @@ impl ShmNetmod {
     #[inline(never)]
     fn pump_all(&mut self, core: &mut Core) -> bool {
         let mut moved = false;
-        for _ in 0..self.wanting.len() {
+        for _ in 0..self.out.queued.len() {
             // It comes back if something is left.
-            let Some(vc) = self.wanting.take() else { break };
+            let Some(vc) = self.out.queued.take() else { break };
             let before = self.written(vc);
             self.pump(core, vc);
             moved |= self.written(vc) != before;
@@ -166,7 +166,7 @@ impl ShmNetmod {
     /// Publishes what is withheld, and rings where nobody looks.
     #[inline(never)]
     pub(crate) fn settle(&mut self) {
-        while let Some(slot) = self.dirty.pop() {
+        while let Some(slot) = self.out.dirty.pop() {
             let lane = &mut self.lanes[slot];
             lane.dirty = false;
             if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
@@ -188,11 +188,11 @@ impl ShmNetmod {
             }
             return false;
         };
-        if self.lanes[slot].writing {
+        if self.lanes[slot].streams.writing {
             return true;
         }
         let left = self.segment.as_ref().is_ok_and(|s| s.has_left(slot));
-        if self.lanes[slot].gone || left {
+        if self.lanes[slot].peer.is_gone() || left {
             let text = "the process has ended; was it still wanted?";
             self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, Some(peer), text));
             return false;
@@ -205,7 +205,7 @@ impl ShmNetmod {
             && segment.is_surely_away(slot)
         {
             let back = segment.back(slot);
-            self.lanes[slot].pause.found_away(back);
+            self.lanes[slot].absence.pause.found_away(back);
             self.note_absence(slot);
             return false;
         }
@@ -213,7 +213,7 @@ impl ShmNetmod {
             self.broken(core, slot, broken);
             return false;
         }
-        self.lanes[slot].writing = true;
+        self.lanes[slot].streams.writing = true;
         self.touch(slot);
         self.came_up(core, vc);
         true
@@ -223,7 +223,7 @@ impl ShmNetmod {
     pub(crate) fn make_ring(&mut self, slot: usize) -> Result<(), String> {
         let lane = &mut self.lanes[slot];
         if lane.tx.is_none() {
-            let ring = self.segment.as_ref().map_err(Clone::clone)?.make_ring(slot)?;
+            let ring = self.segment.as_ref().map_err(NoSegment::to_string)?.make_ring(slot)?;
             let geometry = ring.geometry();
             lane.tx = Some(Producer::new(ring, geometry));
             self.link_shuttle(slot);
@@ -249,8 +249,8 @@ impl ShmNetmod {
                 v.stats.connects += 1;
             }
             self.pending.push_back(Event::Up { vc });
-            if self.next_check == Time::NEVER {
-                self.next_check = self.now + CHECK;
+            if self.clock.next_check == Time::NEVER {
+                self.clock.next_check = self.clock.now + CHECK;
             }
         }
     }
@@ -263,13 +263,13 @@ impl ShmNetmod {
                 if self.holds(slot) {
                     // All of it goes on when both are there.
                     if !self.say_notes(core, slot) {
-                        self.wanting.add(vc);
+                        self.out.queued.add(vc);
                     }
                     return;
                 }
                 match self.lanes[slot].settle_owed() {
                     Ok(true) => {}
-                    Ok(false) => return self.wanting.add(vc),
+                    Ok(false) => return self.out.queued.add(vc),
                     Err(broken) => return drop(self.broken(core, slot, broken)),
                 }
             }
@@ -278,7 +278,7 @@ impl ShmNetmod {
                 if l.terminating {
                     return self.terminated(vc);
                 }
-                let writing = l.slot.is_some_and(|s| self.lanes[s].writing && !self.lanes[s].owes());
+                let writing = l.slot.is_some_and(|s| self.lanes[s].streams.writing && !self.lanes[s].owes());
                 let open = writing && l.down.is_none() && self.ending == Ending::No;
                 if let Some(l) = self.links.get_mut(vc) {
                     l.ready = open;
@@ -291,7 +291,7 @@ impl ShmNetmod {
             let Some((l, slot)) = self.links.get_mut(vc).and_then(|l| l.slot.map(|s| (l, s))) else { return };
             let lane = &mut self.lanes[slot];
             if lane.owes() {
-                return self.wanting.add(vc);
+                return self.out.queued.add(vc);
             }
             let Some(m) = l.queue.front() else { return };
             match link::write(m, core, lane) {
@@ -302,7 +302,7 @@ impl ShmNetmod {
                 Ok(false) => {
                     self.stats.full += 1;
                     self.touch(slot);
-                    return self.wanting.add(vc);
+                    return self.out.queued.add(vc);
                 }
                 Err(broken) => return drop(self.broken(core, slot, broken)),
             }

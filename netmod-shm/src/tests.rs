@@ -140,7 +140,7 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     send(&mut p, vec![5; 1 << 20].leak());
     let Pair { nets, .. } = &mut p;
     let slot = nets[1].segment.as_ref().expect("a segment").me();
-    assert!(nets[1].lanes.iter().any(|l| l.writing), "it has begun");
+    assert!(nets[1].lanes.iter().any(|l| l.streams.writing), "it has begun");
     // As a process ends that is killed: nothing is said.
     nets[1].ending = Ending::Over;
     let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };

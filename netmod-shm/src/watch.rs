@@ -6,7 +6,7 @@ use netmod_core::{Arm, Core, Event, Time, VcError, VcErrorKind, VcId};
 
 use crate::bell;
 use crate::helper::Helper;
-use crate::lane::Wake;
+use crate::lane::{Peer, Wake};
 use crate::netmod::{CHECK, ShmNetmod};
 use crate::ring::Shuttle;
 use crate::segment::Segment;
@@ -14,64 +14,8 @@ use crate::sys::{self, Waker};
 
 /// Most rings that are looked at in each poll.
 const MOST: usize = 8;
-/// Looks in vain after which a ring is looked at no more until its producer rings.
-pub(crate) const PATIENCE: u32 = 4096;
 /// How long a rank sleeps at once that nobody can wake.
 const NAP: Duration = Duration::from_millis(1);
-/// Time after which a store has left its processor's store buffer.
-const DRAINED: Duration = Duration::from_millis(1);
-
-/// Rings that were watched until a moment ago, which are looked at once more.
-#[derive(Debug)]
-pub(crate) struct Unwatched {
-    /// Since the last turn, and before it.
-    fresh: Vec<usize>,
-    old: Vec<usize>,
-    /// When the old ones are looked at, and the fresh ones become old. `NEVER` if there are none.
-    turn: Time,
-}
-
-impl Unwatched {
-    /// Of a segment with so many slots.
-    pub(crate) fn new(slots: usize) -> Unwatched {
-        let list = || Vec::with_capacity(slots);
-        Unwatched { fresh: list(), old: list(), turn: Time::NEVER }
-    }
-
-    /// Returns the time of the next [`ShmNetmod::look_again`].
-    #[inline]
-    pub(crate) fn due(&self) -> Time {
-        self.turn
-    }
-
-    fn add(&mut self, slot: usize, now: Time) {
-        self.fresh.push(slot);
-        if self.turn == Time::NEVER {
-            self.turn = now + DRAINED;
-        }
-    }
-
-    /// It is watched again.
-    fn remove(&mut self, slot: usize) {
-        self.fresh.retain(|s| *s != slot);
-        self.old.retain(|s| *s != slot);
-        if self.fresh.is_empty() && self.old.is_empty() {
-            self.turn = Time::NEVER;
-        }
-    }
-
-    /// A ring to look at now, if one is left.
-    fn take(&mut self) -> Option<usize> {
-        self.old.pop()
-    }
-
-    /// All old ones were taken. Those that came since the last turn wait for the next: `now` may
-    /// have been read before they came, but it is newer than the turn before.
-    fn turn(&mut self, now: Time) {
-        std::mem::swap(&mut self.old, &mut self.fresh);
-        self.turn = if self.old.is_empty() { Time::NEVER } else { now + DRAINED };
-    }
-}
 
 impl ShmNetmod {
     /// Tells the rank of a slot to look at this one, and wakes it if it sleeps.
@@ -97,7 +41,7 @@ impl ShmNetmod {
 
     /// This rank must look at a slot.
     pub(crate) fn look_at(&mut self, slot: usize) {
-        if let Some(bells) = &self.bells {
+        if let Some(bells) = &self.wakeup.bells {
             // Nobody need wake this rank: it is awake.
             let _ = bell::ring(bells, slot);
         }
@@ -106,7 +50,7 @@ impl ShmNetmod {
     /// Sees to the peers that have rung.
     #[inline]
     pub(crate) fn answer_bells(&mut self, core: &mut Core) {
-        if self.bells.as_ref().is_some_and(bell::any) {
+        if self.wakeup.bells.as_ref().is_some_and(bell::any) {
             self.answer(core);
         }
     }
@@ -116,7 +60,7 @@ impl ShmNetmod {
     fn answer(&mut self, core: &mut Core) {
         let Ok(segment) = &self.segment else { return };
         let (me, n) = (segment.me(), segment.ranks());
-        let Some(bells) = &self.bells else { return };
+        let Some(bells) = &self.wakeup.bells else { return };
         let mut bits = [0u64; 8];
         bell::collect(bells, |slot| {
             if slot < n && slot != me {
@@ -128,7 +72,7 @@ impl ShmNetmod {
                 let slot = i * 64 + word.trailing_zeros() as usize;
                 word &= word - 1;
                 if self.segment.as_ref().is_ok_and(|s| s.has_left(slot)) {
-                    self.lanes[slot].gone = true;
+                    self.lanes[slot].peer.end();
                 }
                 self.find_ring(core, slot);
                 self.watch(slot);
@@ -153,25 +97,25 @@ impl ShmNetmod {
         if std::mem::replace(&mut self.lanes[slot].watched, true) {
             return;
         }
-        self.unwatched.remove(slot);
-        if self.watched.len() >= MOST {
-            let idlest = (0..self.watched.len()).max_by_key(|i| self.lanes[self.watched[*i]].idle);
+        self.watch.lately.remove(slot);
+        if self.watch.active.len() >= MOST {
+            let idlest = (0..self.watch.active.len()).max_by_key(|i| self.lanes[self.watch.active[*i]].idle);
             if let Some(i) = idlest {
                 self.unwatch(i);
             }
         }
-        self.watched.push(slot);
+        self.watch.active.push(slot);
     }
 
     /// Stops to look at the `i`-th watched ring, unless something is there.
     fn unwatch(&mut self, i: usize) {
-        let slot = self.watched.swap_remove(i);
+        let slot = self.watch.active.swap_remove(i);
         let lane = &mut self.lanes[slot];
         lane.watched = false;
         if lane.rx.as_ref().is_some_and(|rx| rx.unwatch(&lane.shuttle)) {
             return self.look_at(slot);
         }
-        self.unwatched.add(slot, self.now);
+        self.watch.lately.add(slot, self.clock.now);
     }
 
     /// Looks a second time at rings that are not watched any more: see *Doorbells* in
@@ -179,25 +123,24 @@ impl ShmNetmod {
     #[cold]
     #[inline(never)]
     pub(crate) fn look_again(&mut self) {
-        while let Some(slot) = self.unwatched.take() {
+        while let Some(slot) = self.watch.lately.take() {
             let lane = &self.lanes[slot];
             if lane.rx.as_ref().is_some_and(|rx| rx.has_something(&lane.shuttle)) {
                 self.look_at(slot);
             }
         }
-        self.unwatched.turn(self.now);
+        self.watch.lately.turn(self.clock.now);
     }
 
     /// Nothing of a ring is to be believed any more.
     pub(crate) fn abandon(&mut self, slot: usize) {
-        if let Some(i) = self.watched.iter().position(|s| *s == slot) {
-            self.watched.swap_remove(i);
+        if let Some(i) = self.watch.active.iter().position(|s| *s == slot) {
+            self.watch.active.swap_remove(i);
         }
-        self.unwatched.remove(slot);
+        self.watch.lately.remove(slot);
         let lane = &mut self.lanes[slot];
         lane.watched = false;
-        lane.gone = true;
-        lane.condemned = true;
+        lane.peer = Peer::Condemned;
         lane.rx = None;
         lane.shuttle = Shuttle::none();
     }
@@ -206,7 +149,7 @@ impl ShmNetmod {
     #[cold]
     #[inline(never)]
     pub(crate) fn forget(&mut self, slot: usize) {
-        if let Some(i) = self.watched.iter().position(|s| *s == slot) {
+        if let Some(i) = self.watch.active.iter().position(|s| *s == slot) {
             self.unwatch(i);
         }
     }
@@ -218,11 +161,11 @@ impl ShmNetmod {
         if !self.pending.is_empty() || self.has_transfers_to_do() {
             return Arm::Busy;
         }
-        while !self.watched.is_empty() {
+        while !self.watch.active.is_empty() {
             self.unwatch(0);
         }
         // They come back with the bell that says that there is room.
-        while let Some(vc) = self.wanting.take() {
+        while let Some(vc) = self.out.queued.take() {
             let Some(slot) = self.links.get(vc).and_then(|l| l.slot) else { continue };
             match self.lanes[slot].tx.as_mut().map(|tx| tx.want_space()) {
                 Some(Ok(true)) => {}
@@ -230,11 +173,11 @@ impl ShmNetmod {
                 _ => self.look_at(slot),
             }
         }
-        let Some(bells) = &self.bells else { return Arm::Armed };
+        let Some(bells) = &self.wakeup.bells else { return Arm::Armed };
         if !bell::go_to_sleep(bells) {
             return Arm::Busy;
         }
-        self.armed = true;
+        self.wakeup.armed = true;
         if self.segment.as_ref().is_ok_and(Segment::is_unwakeable) {
             self.ask_helper();
         }
@@ -243,24 +186,24 @@ impl ShmNetmod {
 
     /// Has a thread wait for those who cannot find this rank's pipe.
     fn ask_helper(&mut self) {
-        let (Ok(segment), Some(pipe)) = (&self.segment, &self.pipe) else { return };
-        if self.helper.is_none() {
+        let (Ok(segment), Some(pipe)) = (&self.segment, &self.wakeup.pipe) else { return };
+        if self.wakeup.helper.is_none() {
             let started = pipe.waker().and_then(|pipe| Helper::start(segment.sleep_word(segment.me()), pipe));
-            self.helper = started
+            self.wakeup.helper = started
                 .inspect_err(
                     |e| tracing::warn!(%e, "no thread to be woken by: this rank looks every millisecond"),
                 )
                 .ok();
         }
-        if let Some(helper) = &self.helper {
+        if let Some(helper) = &self.wakeup.helper {
             helper.arm();
         }
     }
 
     #[cold]
     pub(crate) fn disarm(&mut self) {
-        self.armed = false;
-        if let (Some(bells), Some(pipe)) = (&self.bells, &mut self.pipe) {
+        self.wakeup.armed = false;
+        if let (Some(bells), Some(pipe)) = (&self.wakeup.bells, &mut self.wakeup.pipe) {
             bell::wake_up(bells);
             // Also the byte of one who was slow to wake this rank last time.
             pipe.drain();
@@ -270,7 +213,9 @@ impl ShmNetmod {
     /// Until when this rank may sleep because there are peers that cannot wake it, and no thread that could.
     pub(crate) fn nap_end(&self) -> Time {
         match &self.segment {
-            Ok(s) if self.armed && self.helper.is_none() && s.is_unwakeable() => self.now + NAP,
+            Ok(s) if self.wakeup.armed && self.wakeup.helper.is_none() && s.is_unwakeable() => {
+                self.clock.now + NAP
+            }
             _ => Time::NEVER,
         }
     }
@@ -294,7 +239,7 @@ impl ShmNetmod {
         if !ended {
             return;
         }
-        if std::mem::replace(&mut self.lanes[slot].gone, true) {
+        if !self.lanes[slot].peer.end() {
             let text = "the process has ended; has it failed?";
             return self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
         }
@@ -305,28 +250,28 @@ impl ShmNetmod {
     #[cold]
     #[inline(never)]
     pub(crate) fn check_peers(&mut self, core: &mut Core) {
-        self.next_check = Time::NEVER;
+        self.clock.next_check = Time::NEVER;
         for slot in 0..self.lanes.len() {
             let Ok(segment) = &self.segment else { return };
             let lane = &self.lanes[slot];
             let concerned =
                 lane.vc.and_then(|vc| self.links.get(vc)).is_some_and(|l| l.up || !l.queue.is_empty());
-            if !concerned || lane.gone {
+            if !concerned || lane.peer.is_gone() {
                 continue;
             }
-            if lane.pause.is_away() {
-                if self.now >= lane.away_until {
+            if lane.absence.pause.is_away() {
+                if self.clock.now >= lane.absence.until {
                     self.give_up(core, slot);
                 } else {
-                    self.next_check = self.now + CHECK;
+                    self.clock.next_check = self.clock.now + CHECK;
                 }
                 continue;
             }
-            self.next_check = self.now + CHECK;
+            self.clock.next_check = self.clock.now + CHECK;
             if segment.has_left(slot) || !segment.lives(slot) {
-                self.lanes[slot].gone = true;
+                self.lanes[slot].peer.end();
                 // What it has written is read first.
-                if let Some(bells) = &self.bells {
+                if let Some(bells) = &self.wakeup.bells {
                     let _ = bell::ring(bells, slot);
                 }
             }

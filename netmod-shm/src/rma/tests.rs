@@ -1,9 +1,12 @@
 //! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether they are permitted.
 
+use netmod_core::rma::Regions;
 use netmod_core::{Diagnose, Events, Netmod, PollOrder, Time};
 
 use super::*;
+use crate::netmod::NoSegment;
 use crate::tests::Pair;
+use crate::transfers::SETTINGS;
 
 impl Pair {
     pub(super) fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
@@ -167,8 +170,8 @@ fn a_region_is_taken_back_from_its_writer() {
                 through.store(true, std::sync::atomic::Ordering::Release);
                 if dies {
                     // As the kernel does it: all that holds the file, the lock with it.
-                    writer.bells = None;
-                    writer.segment = Err("dead".into());
+                    writer.wakeup.bells = None;
+                    writer.segment = Err(NoSegment::Away);
                     return None;
                 }
                 Some(crate::region::leave(word(writer, at), number))

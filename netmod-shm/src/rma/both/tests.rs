@@ -4,8 +4,8 @@ use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{Event, Events, Netmod, PollOrder, Rma, Time, VcError};
 
 use crate::joint::{Job, Joint, WORTH};
-use crate::rma::Key;
 use crate::tests::Pair;
+use crate::transfers::Key;
 
 /// Bytes of a get, and of its parts: the last one is shorter.
 const LEN: usize = 3_000_000;

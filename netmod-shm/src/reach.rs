@@ -1,0 +1,83 @@
+//! Access to the memory of another process, by cross-memory attach, and its end.
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use netmod_core::IoVec;
+
+use crate::region;
+use crate::segment::Segment;
+use crate::sys::{self, Attach};
+
+/// How often an owner that takes a region back looks whether its writer is through before it sleeps in between, for how long, and
+/// after how many looks it says so.
+const EAGER_LOOKS: u32 = 64;
+const NAP: Duration = Duration::from_micros(100);
+const LONG: u32 = 10_000;
+
+/// Whether this process may reach the memory of a slot's.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
+    let (token, at, pid) = segment.probe(slot);
+    let mut found = [0u8; 16];
+    let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
+    match sys::attach(Attach::Read, pid, at, local) {
+        Ok(n) if n == found.len() && found == token => Ok(pid),
+        Ok(_) => Err(another(pid)),
+        Err(e) => Err(forbidden(pid, &e)),
+    }
+}
+
+fn another(pid: u32) -> String {
+    format!("process {pid} is another one here; are the ranks in different PID namespaces?")
+}
+
+fn forbidden(pid: u32, e: &io::Error) -> String {
+    format!(
+        "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
+         kernel.yama.ptrace_scope forbid it?"
+    )
+}
+
+/// Reads memory of the process of a slot, and by the same call who that is; returns how many bytes.
+pub(crate) fn read(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+    let (token, token_at, pid) = segment.probe(slot);
+    let mut found = [0; 16];
+    match sys::read_both(pid, (token_at, &mut found), (at, local)) {
+        Ok(moved) if found == token => Ok(moved),
+        Ok(_) => Err(another(pid)),
+        Err(e) => Err(forbidden(pid, &e)),
+    }
+}
+
+/// Writes memory of the process of a slot, having looked who that is; returns how many bytes.
+pub(crate) fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+    let pid = permitted(segment, slot)?;
+    sys::attach(Attach::Write, pid, at, local).map_err(|e| forbidden(pid, &e))
+}
+
+/// Takes memory back that a peer may be writing into just now.
+pub(crate) fn take_back(segment: &Segment, word: &AtomicU64, writer: usize) {
+    region::end(word);
+    let mut looks = 0;
+    // The kernel ends a dead process's call before its lock.
+    while !region::is_quiet(word) && (looks % EAGER_LOOKS != 1 || segment.lives(writer)) {
+        looks += 1;
+        if looks < EAGER_LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+        if looks == LONG {
+            tracing::warn!(
+                slot = writer,
+                "a peer has stopped in the middle of writing into this process; its memory cannot be given \
+                 back before the peer goes on or ends"
+            );
+        }
+    }
+    region::close(word);
+}

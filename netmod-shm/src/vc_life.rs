@@ -1,0 +1,163 @@
+//! The life of a VC: the slot of its peer, and the [`VcLife`] trait.
+
+use netmod_core::{Card, Core, PeerName, Refusal, Time, VcError, VcErrorKind, VcId, VcLife};
+
+use crate::card::Place;
+use crate::lane::Offer;
+use crate::link::Link;
+use crate::netmod::ShmNetmod;
+use crate::segment::Segment;
+use crate::stage::Stage;
+
+impl ShmNetmod {
+    /// The slot that a card names.
+    pub(crate) fn slot_of(&self, card: &Card) -> Result<usize, String> {
+        let (nonce_here, me, segment) = match (&self.segment, &self.ckpt.stage) {
+            (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),
+            // What it says is looked at as far as it can be.
+            (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
+            (Err(why), _) => return Err(why.to_string()),
+        };
+        match Place::of(card)? {
+            Place::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
+            Place::Slot { nonce, .. } if nonce != *nonce_here => {
+                Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
+                     container with another /dev/shm"
+                    .into())
+            }
+            Place::Slot { slot, token, .. } => {
+                let slot = usize::try_from(slot).unwrap_or(usize::MAX);
+                // Behind a checkpoint of all, who is not back yet has not said what its token is.
+                let late = |s: &Segment| self.ckpt.members > 0 && slot < s.ranks() && !s.has_joined(slot);
+                let is_its = segment.is_none_or(|s| s.has_token(slot, &token) || late(s));
+                if slot == me || slot >= self.lanes.len() || !is_its {
+                    return Err("its slot in the segment is another process's".into());
+                }
+                Ok(slot)
+            }
+        }
+    }
+
+    /// Connects a VC with the slot of its peer.
+    pub(crate) fn bind(&mut self, vc: VcId, slot: usize) -> Result<(), String> {
+        let lane = &mut self.lanes[slot];
+        if lane.vc.is_some_and(|other| other != vc) {
+            return Err("another VC has its slot in the segment".into());
+        }
+        lane.vc = Some(vc);
+        if lane.streams.offer == Offer::Reported {
+            lane.streams.offer = Offer::None;
+        }
+        if let Some(l) = self.links.get_mut(vc) {
+            l.slot = Some(slot);
+            l.asked = false;
+            l.attach = None;
+        }
+        // A stream may be waiting for the VC.
+        self.look_at(slot);
+        Ok(())
+    }
+
+    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
+        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
+        let slot = self.slot_of(card).map_err(wrong)?;
+        if let Some(old) = self.links.get(vc).and_then(|l| l.slot)
+            && old != slot
+        {
+            let text = "it has another slot than before; shared memory is of one start of a job";
+            return Err(wrong(text.into()));
+        }
+        self.bind(vc, slot).map_err(wrong)
+    }
+}
+
+impl VcLife for ShmNetmod {
+    fn vc_init(
+        &mut self,
+        _core: &mut Core,
+        vc: VcId,
+        peer: PeerName,
+        card: Option<&Card>,
+    ) -> Result<(), VcError> {
+        if self.by_peer.contains_key(&peer) {
+            return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
+        }
+        self.links.insert(vc, Link::new(peer));
+        let mut known = Ok(());
+        if let Some(card) = card {
+            known = self.take_card(vc, peer, card);
+        } else if let Some(slot) = (0..self.lanes.len()).find(|s| {
+            let lane = &self.lanes[*s];
+            lane.streams.offer == Offer::Reported && lane.vc.is_none() && self.proven(*s) == Some(peer)
+        }) {
+            known = self.bind(vc, slot).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e));
+        }
+        if let Err(e) = known {
+            self.links.remove(vc);
+            return Err(e);
+        }
+        self.by_peer.insert(peer, vc);
+        Ok(())
+    }
+
+    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        match card.and_then(|c| self.take_card(vc, peer, c)) {
+            Ok(()) => self.pump(core, vc),
+            Err(e) => self.fail(core, vc, e),
+        }
+    }
+
+    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
+        for slot in 0..self.lanes.len() {
+            if self.lanes[slot].streams.offer == Offer::Reported && self.proven(slot) == Some(peer) {
+                self.lanes[slot].streams.offer = Offer::Refused(why);
+                self.look_at(slot);
+            }
+        }
+    }
+
+    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
+        let Some(l) = self.links.get(vc) else { return };
+        let (peer, slot) = (l.peer, l.slot);
+        let events = self.pending.len();
+        self.fail(core, vc, VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed"));
+        self.pending.truncate(events);
+        self.links.remove(vc);
+        self.by_peer.remove(&peer);
+        if let Some(slot) = slot {
+            self.lanes[slot].vc = None;
+        }
+        core.reset_receive(vc);
+    }
+
+    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
+        let Some(l) = self.links.get_mut(vc) else { return };
+        l.ready = false;
+        if l.down.is_some() {
+            return self.terminated(vc);
+        }
+        l.terminating = true;
+        self.pump(core, vc);
+    }
+
+    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        self.fail(core, vc, error);
+    }
+
+    fn watch_peer(&mut self, core: &mut Core, vc: VcId, _now: Time) -> bool {
+        self.ask_after(core, vc);
+        true
+    }
+
+    fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
+        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
+        if let Some(card) = card {
+            self.take_card(vc, peer, card)?;
+        }
+        if let Some(l) = self.links.get_mut(vc) {
+            l.down = None;
+        }
+        Ok(())
+    }
+}
