@@ -1,14 +1,16 @@
 //! The doorbells: how a rank learns which peers have something for it, and is woken.
 //!
-//! Each rank has one bit for each peer, and a word that says whether it sleeps. Who has published something that is
-//! not being watched sets its bit, and, behind a full fence, looks whether the rank sleeps; a rank that is going to
-//! sleep says so, and looks behind a full fence whether a bit is set. So one of the two sees the other. A bit says
-//! "look at this peer": at its ring, at the room in the ring towards it, and whether it has left.
+//! Each rank has one bit for each peer, and a word that says whether it sleeps. Who has published
+//! something that is not being watched sets its bit, and, behind a full fence, looks whether the
+//! rank sleeps; a rank that is going to sleep says so, and looks behind a full fence whether a bit
+//! is set. So one of the two sees the other. A bit says "look at this peer": at its ring, at the
+//! room in the ring towards it, and whether it has left.
 //!
-//! The bits of a rank are at most eight words, which is one cache line; while nobody rings it stays in the cache of
-//! the rank that looks at it. Anybody may set any bit: that costs the rank a look, and nothing else.
+//! The bits of a rank are at most eight words, which is one cache line; while nobody rings it stays
+//! in the cache of the rank that looks at it. Anybody may set any bit: that costs the rank a look,
+//! and nothing else.
 
-/// What the two sides share of one rank's doorbells.
+/// The memory of one rank's doorbells, which both sides share.
 pub(crate) trait BellMem {
     /// Number of words.
     fn words(&self) -> usize;
@@ -26,8 +28,8 @@ pub(crate) trait BellMem {
     fn fence(&self);
 }
 
-/// Rings: peer number `me` has something. Whatever that is was published before, and a full fence is between. True if
-/// the rank sleeps and is to be woken by the caller.
+/// Rings: peer number `me` has something. Whatever that is was published before, and a full fence
+/// is between. True if the rank sleeps and is to be woken by the caller.
 #[must_use]
 pub(crate) fn ring(mem: &impl BellMem, me: usize) -> bool {
     let (i, bit) = (me / 64, 1 << (me % 64));
@@ -40,7 +42,7 @@ pub(crate) fn ring(mem: &impl BellMem, me: usize) -> bool {
     mem.sleeps() && mem.swap_sleeps(false)
 }
 
-/// Whether a bit is set.
+/// Returns true if a bit is set.
 #[inline]
 pub(crate) fn any(mem: &impl BellMem) -> bool {
     (0..mem.words()).any(|i| mem.word(i) != 0)

@@ -9,7 +9,7 @@ const VERSION: u16 = 1;
 /// Longest reason in bytes.
 const MAX_REASON: usize = 400;
 
-/// What the section says.
+/// The content of the section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The process has a slot in a segment.

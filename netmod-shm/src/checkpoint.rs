@@ -57,8 +57,8 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// Writes what is to be said to a slot's rank about checkpoints, if there is room; whether all
-    /// was.
+    /// Writes the notes about checkpoints for a slot's rank, if there is room. Returns true if none
+    /// is left.
     pub(crate) fn say_notes(&mut self, core: &mut Core, slot: usize) -> bool {
         let lane = &mut self.lanes[slot];
         let Some(tx) = &mut lane.tx else { return lane.absence.pause.next_note().is_none() };
@@ -86,7 +86,7 @@ impl ShmNetmod {
         all
     }
 
-    /// A cell about a checkpoint was read.
+    /// Handles a cell about a checkpoint.
     pub(crate) fn heard(&mut self, core: &mut Core, slot: usize, cell: Cell) {
         let Ok(segment) = &self.segment else { return };
         let note = match cell.kind {
@@ -106,7 +106,7 @@ impl ShmNetmod {
         self.say_notes(core, slot);
     }
 
-    /// Sends to a rank that is away wait, for so long.
+    /// Lets sends to a rank that is away wait, for a limited time.
     pub(crate) fn note_absence(&mut self, slot: usize) {
         let lane = &mut self.lanes[slot];
         lane.absence.until = self.clock.now + self.ckpt.patience;
@@ -116,7 +116,7 @@ impl ShmNetmod {
         self.clock.next_check = self.clock.next_check.min(self.clock.now + crate::netmod::CHECK);
     }
 
-    /// Looks whether the rank of a slot is back; if it is, what has waited goes on.
+    /// Checks whether the rank of a slot is back; if it is, waiting sends continue.
     pub(crate) fn look_for_return(&mut self, core: &mut Core, slot: usize) {
         let Ok(segment) = &self.segment else { return };
         let lane = &mut self.lanes[slot];
@@ -132,7 +132,7 @@ impl ShmNetmod {
         }
     }
 
-    /// The rank of a slot has not come back in time.
+    /// Fails the VC of a rank that has not come back in time.
     pub(crate) fn give_up(&mut self, core: &mut Core, slot: usize) {
         self.lanes[slot].absence.until = Time::NEVER;
         let Some(vc) = self.lanes[slot].vc else { return };
@@ -165,7 +165,7 @@ impl ShmNetmod {
         if self.have_all_agreed() { self.let_go(core, round) } else { Ok(Finalize::Pending) }
     }
 
-    /// This rank does not leave after all: peers that have answered go on.
+    /// Cancels the departure of this rank: peers that have answered go on.
     fn stay(&mut self, round: u32) {
         self.ckpt.stage = Stage::No;
         if let Ok(segment) = &self.segment {
@@ -308,7 +308,7 @@ impl ShmNetmod {
 }
 
 impl Lane {
-    /// The ends of both rings without their memory.
+    /// Separates the endpoints of both rings from their memory.
     fn part(&mut self) {
         let tx = self.tx.take().map(|tx| tx.with(()));
         let rx = self.rx.take().map(|rx| {

@@ -1,4 +1,4 @@
-//! How VCs and the netmod end: in order, by failure, with the process.
+//! The endings of VCs and of the netmod: in order, by failure, with the process.
 
 use netmod_core::{Core, Event, VcError, VcId};
 
@@ -7,7 +7,7 @@ use crate::netmod::{Ending, ShmNetmod};
 use crate::ring::Kind;
 
 impl ShmNetmod {
-    /// The VC is of no use any more: its requests fail, both directions end.
+    /// Takes a VC down: its requests fail, both directions end.
     pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.queue.fail(core, &error);
@@ -36,7 +36,7 @@ impl ShmNetmod {
         }
     }
 
-    /// All has gone that was to go: ends our stream, and reports it.
+    /// Ends our stream after the last queued message, and reports it.
     pub(crate) fn terminated(&mut self, vc: VcId) {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
@@ -54,7 +54,8 @@ impl ShmNetmod {
             || self.lanes.iter().any(|l| l.owes() && !l.peer.is_gone())
     }
 
-    /// Nobody reads or writes on this side any more; peers are told. All registered memory is its owners' again.
+    /// Ends all reading and writing on this side, and tells peers. All registered memory is its
+    /// owners' again.
     pub(crate) fn leave(&mut self) {
         if let Ok(segment) = &self.segment {
             self.transfers.close_all(segment);
@@ -74,7 +75,7 @@ impl ShmNetmod {
 }
 
 impl Drop for ShmNetmod {
-    /// A process that ends without finalizing: its peers find their connections broken.
+    /// Handles a process that ends without finalizing: its peers find their connections broken.
     fn drop(&mut self) {
         for slot in 0..self.lanes.len() {
             if let Some(tx) = &mut self.lanes[slot].tx {

@@ -1,6 +1,6 @@
-//! A thread that is woken where this rank cannot be: peers in other PID namespaces do not find the rank's pipe, but
-//! they can wake who waits for a word in the memory that they share. While the rank sleeps the thread waits for that
-//! word, and then writes to the pipe.
+//! A thread that is woken where this rank cannot be: peers in other PID namespaces do not find the
+//! rank's pipe, but they can wake who waits for a word in the memory that they share. While the
+//! rank sleeps the thread waits for that word, and then writes to the pipe.
 
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -30,7 +30,7 @@ impl Shared {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does.
+    /// Runs the thread.
     fn run(&self, pipe: &Waker) {
         loop {
             let mut orders = self.orders();

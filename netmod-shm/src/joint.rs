@@ -1,16 +1,19 @@
 //! A get that both sides copy: its reader from the front, the owner of the memory from the end.
 //!
-//! One core copies from another process at half the rate of two, and the owner of memory that is read has often nothing to do but to
-//! wait. So a reader may leave a *job* with the owner's region: which bytes go where. Both claim parts of it by one word, the reader from the front,
-//! the owner from the end, until none is left. An owner that does not poll, or does not want to, leaves the reader all: nobody waits for
-//! somebody who computes.
+//! One core copies from another process at half the rate of two, and the owner of memory that is
+//! read has often nothing to do but to wait. So a reader may leave a *job* with the owner's region:
+//! which bytes go where. Both claim parts of it by one word, the reader from the front, the owner
+//! from the end, until none is left. An owner that does not poll, or does not want to, leaves the
+//! reader all: nobody waits for somebody who computes.
 //!
-//! The owner writes into the reader's memory within a system call, as a put does. So a job has a word of the kind that `region` has: the
-//! owner is within it for each part, and the reader ends it, and waits until the owner is out, before its memory is given back. What the owner
-//! has claimed is written when it is out, or it has said that it could not.
+//! The owner writes into the reader's memory within a system call, as a put does. So a job has a
+//! word of the kind that `region` has: the owner is within it for each part, and the reader ends
+//! it, and waits until the owner is out, before its memory is given back. What the owner has
+//! claimed is written when it is out, or it has said that it could not.
 //!
-//! The other side's words are no more to be trusted than a packet. The owner reads a job once, within it, and looks whether it lies in the region that it is
-//! for; what it writes, and to which process, goes by its own knowledge. The reader counts its parts by itself.
+//! The other side's words are no more to be trusted than a packet. The owner reads a job once,
+//! within it, and looks whether it lies in the region that it is for; what it writes, and to which
+//! process, goes by its own knowledge. The reader counts its parts by itself.
 
 use super::region;
 use super::sync::{AtomicU64, Ordering};
@@ -23,13 +26,14 @@ pub(crate) const WORTH: usize = 768 << 10;
 /// A job that is being written down: nobody enters it.
 const FILLING: u64 = region::ENDING;
 
-/// What a region's owner is asked to help with, or nothing; in memory that both write.
+/// The job that a reader has left with a region, or none; in memory that both write.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(crate) struct Joint {
     /// The reader's memory, as `region` has it: 0, or the number of the job.
     word: AtomicU64,
-    /// Parts that the reader has claimed, from the front (upper half), and the owner, from the end (lower half).
+    /// Parts that the reader has claimed, from the front (upper half), and the owner, from the end
+    /// (lower half).
     claims: AtomicU64,
     /// The owner could not write what it has claimed.
     failed: AtomicU64,
@@ -51,7 +55,7 @@ pub(crate) struct Job {
     pub(crate) part: u64,
 }
 
-/// What has become of parts that the owner has claimed, when none is left.
+/// The state of the parts that the owner has claimed, when none is left to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// It is writing one.
@@ -62,13 +66,14 @@ pub(crate) enum Rest {
     Missing,
 }
 
-/// The length of parts for so many bytes: at the end one side waits for the other for no longer than one takes.
+/// The length of parts for so many bytes: at the end one side waits for the other for no longer
+/// than one takes.
 pub(crate) fn part_of(len: usize) -> usize {
     (len / 8).next_power_of_two().clamp(LEAST, MOST)
 }
 
 impl Job {
-    /// How many parts it has; `None` if it cannot be.
+    /// Returns the number of its parts; `None` if the job is malformed.
     pub(crate) fn parts(&self) -> Option<u32> {
         let parts = (self.part > 0).then(|| self.len.div_ceil(self.part))?;
         u32::try_from(parts).ok().filter(|parts| *parts > 0)
@@ -82,7 +87,8 @@ impl Job {
 }
 
 impl Joint {
-    /// The reader writes a job down, of a number that it has never used. False if another one is there.
+    /// The reader writes a job down, of a number that it has never used. False if another one is
+    /// there.
     pub(crate) fn begin(&self, number: u64, job: &Job) -> bool {
         if self.word.compare_exchange(0, number | FILLING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
@@ -116,7 +122,7 @@ impl Joint {
         self.claim(parts, 1 << 32).map(|(front, _)| front)
     }
 
-    /// How it stands with the owner's parts, for the reader that has found none left.
+    /// Returns the state of the owner's parts, for the reader that has found none left to claim.
     pub(crate) fn rest(&self) -> Rest {
         // Who claims is within until it has written.
         if !region::is_quiet(&self.word) {

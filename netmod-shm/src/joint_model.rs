@@ -1,6 +1,7 @@
-//! Model check of a joint get: all interleavings of a reader and an owner, by loom. Each part of the reader's memory is a cell: a
-//! part that both write, or that the owner writes when the reader has its memory back, is a race. The files under test are compiled once more, against
-//! loom's atomics.
+//! Model check of a joint get: all interleavings of a reader and an owner, by loom. Each part of
+//! the reader's memory is a cell: a part that both write, or that the owner writes when the reader
+//! has its memory back, is a race. The files under test are compiled once more, against loom's
+//! atomics.
 
 #![allow(unsafe_code)]
 
@@ -27,7 +28,7 @@ use joint::{Job, Joint, Rest};
 const PARTS: u32 = 2;
 const JOB: Job = Job { region: 9, from: 0, to: 0, len: PARTS as u64, part: 1 };
 
-/// How the model departs from what is right.
+/// A mistake in the protocol, which the model must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
@@ -44,7 +45,8 @@ struct Shared {
 
 // Writers of one cell from two threads, which loom checks for races.
 fn write(part: &UnsafeCell<u64>, value: u64) {
-    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the threads.
+    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the
+    // threads.
     part.with_mut(|p| unsafe { *p = value });
 }
 
@@ -53,7 +55,7 @@ fn read(part: &UnsafeCell<u64>) -> u64 {
     part.with(|p| unsafe { *p })
 }
 
-/// What the owner does; it fails to write when it is `broken`.
+/// Runs the owner, which fails to write if it is `broken`.
 fn owner(shared: &Shared, broken: bool) {
     for _ in 0..PARTS {
         let Some((number, job)) = shared.joint.enter() else { return };
@@ -77,7 +79,7 @@ fn take_back(shared: &Shared, mistake: Mistake) {
     region::close(shared.joint.word());
 }
 
-/// What the reader does; it may give up after its first part.
+/// Runs the reader, which may give up after its first part.
 fn reader(shared: &Shared, gives_up: bool, mistake: Mistake) {
     let mut done = 0;
     while let Some(part) = shared.joint.claim_front(PARTS) {

@@ -1,7 +1,9 @@
-//! A lane: both directions between this rank and another one of its segment, and the stream that is in each.
+//! A peer channel: both directions between this rank and another one of its segment, and the stream
+//! in each.
 //!
-//! A stream is what a connection is elsewhere: [`Kind::Open`], bytes, and [`Kind::Fin`] or [`Kind::Reset`]. Streams follow
-//! each other in a ring, and the two directions begin and end theirs on their own.
+//! A stream is what a connection is elsewhere: [`Kind::Open`], bytes, and [`Kind::Fin`] or
+//! [`Kind::Reset`]. Streams follow each other in a ring, and the two directions begin and end
+//! theirs on their own.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,12 +22,14 @@ use crate::sys::Waker;
 /// Longest message that waits for company. In the smallest ring, too, several fit into a batch.
 const SMALL: usize = 128;
 const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
-/// Length of the first piece of a longer message; each further one is twice as long as the one before. A consumer that
-/// reads one piece while the next is written overlaps with the producer, but its processor fetches ahead of what it
-/// reads, and takes lines away that are being written: up to here one piece takes less time than two.
+/// Length of the first piece of a longer message; each further one is twice as long as the one
+/// before. A consumer that reads one piece while the next is written overlaps with the producer,
+/// but its processor fetches ahead of what it reads, and takes lines away that are being written:
+/// up to here one piece takes less time than two.
 const FIRST_PIECE: usize = 8 << 10;
-/// The same for a message that somebody may be waiting for, the first since a poll, where two pieces take less time than one after all:
-/// measured on an Intel Xeon and an AMD Zen 4; on a later one they took more. Behind the first of a burst they cost bandwidth on the Xeon, too.
+/// The same for the first message since a poll, which somebody may wait for. Two pieces take less
+/// time than one there on Intel Xeon and AMD Zen 4 processors, and more on Zen 5; behind the first
+/// message of a burst they cost bandwidth.
 const FIRST_AWAITED: usize = 4 << 10;
 
 /// Length of the first piece of the first message since a poll.
@@ -34,15 +38,17 @@ pub(crate) fn first_piece() -> usize {
     if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
-/// Longest message that goes with the shuttle, if its hold is so long: in one piece. That takes less time than two with messages that are longer
-/// than [`FIRST_AWAITED`], too, since all their lines are the sender's already (Zen 4; 16 KiB take as long either way).
+/// Longest message that goes with the shuttle, if its hold is so long: in one piece. On Zen 4 one
+/// piece takes less time than two even beyond [`FIRST_AWAITED`], since all its lines are the
+/// sender's already.
 #[inline]
 fn longest_held() -> usize {
     if Processor::here() == Processor::Zen4 { MAX_HOLD } else { first_piece() }
 }
 
-/// Longest message after which the lines of the next are fetched: as many as a processor fetches at once. After a longer one
-/// they would be taken from the consumer while it reads, and a long copy gets lines to overwrite without their content.
+/// Longest message after which the lines of the next are fetched: as many as a processor fetches at
+/// once. After a longer one the fetch would take lines from the consumer while it reads, and a long
+/// copy overwrites lines without reading them.
 const FETCHED_AHEAD: usize = 1 << 10;
 /// The same where they are taken by stores, which go on while this processor waits for an answer.
 const CLAIMED_AHEAD: usize = 8 << 10;
@@ -50,7 +56,7 @@ const CLAIMED_AHEAD: usize = 8 << 10;
 /// Lengths of messages that are answered about as soon as each other.
 pub(crate) const CLASSES: Classes = [INLINE, 512, 2 << 10, 8 << 10];
 
-/// How the rank of a lane is woken.
+/// The way to wake the rank of a lane.
 #[derive(Debug, Default)]
 pub(crate) enum Wake {
     /// Nobody has tried.
@@ -154,7 +160,7 @@ impl Streams {
 pub(crate) struct Lane {
     pub(crate) tx: Option<Producer<RawRing>>,
     pub(crate) rx: Option<Consumer<RawRing>>,
-    /// Whether this rank has the line that both write to.
+    /// The line that both ranks write to, and which of them has it.
     pub(crate) shuttle: Shuttle,
     /// The VC of the rank, if it has one.
     pub(crate) vc: Option<VcId>,
@@ -170,16 +176,16 @@ pub(crate) struct Lane {
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
     sent_in: u32,
-    /// How long an answer of this rank's is not looked for.
+    /// Delay before this rank's reply is polled for.
     pub(crate) quiet: ReplyBackoff,
-    /// How long pieces are best stored for this rank.
+    /// The choice of store instructions for long pieces.
     pub(crate) stores: Stores,
     pub(crate) wake: Wake,
     pub(crate) absence: Absence,
 }
 
 impl Lane {
-    /// Whether nothing is connected in either direction.
+    /// Returns true if no stream is open in either direction.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.streams.writing && !self.streams.is_reading()
     }
@@ -190,7 +196,7 @@ impl Lane {
         self.settle_owed().map(|_| ())
     }
 
-    /// Writes events that are owed; whether there are none left.
+    /// Writes events that wait for room. Returns true if none is left.
     pub(crate) fn settle_owed(&mut self) -> Result<bool, Broken> {
         let Some(tx) = self.tx.as_mut().filter(|_| !self.absence.pause.holds()) else {
             return Ok(self.streams.owed.is_empty());
@@ -203,8 +209,8 @@ impl Lane {
         Ok(true)
     }
 
-    /// Both rings use the line that lies in the ring from the lower slot; whether both are there.
-    /// `lower`: that is this rank's.
+    /// Lets both rings use the shuttle in the ring from the lower slot, which is this rank's if
+    /// `lower`. Returns true if both rings are there.
     pub(crate) fn share_shuttle(&mut self, lower: bool) -> bool {
         let (Some(tx), Some(rx)) = (&mut self.tx, &mut self.rx) else { return false };
         if lower {
@@ -215,7 +221,7 @@ impl Lane {
         true
     }
 
-    /// Whether events are owed.
+    /// Returns true if events of our stream wait for room.
     pub(crate) fn owes(&self) -> bool {
         !self.streams.owed.is_empty()
     }
@@ -226,7 +232,8 @@ impl Lane {
         self.sent_in != epoch
     }
 
-    /// Writes a message, as much of it as there is room for; returns how many of its bytes, header included.
+    /// Writes as much of a message as there is room for. Returns the number of bytes written,
+    /// header included.
     #[inline]
     pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
         let total = hdr.len() + data.len();
@@ -254,7 +261,8 @@ impl Lane {
         Ok(total)
     }
 
-    /// With the shuttle, or piece by piece, so that the consumer reads one while the next is written.
+    /// Writes a longer message: with the shuttle, or piece by piece, so that the consumer reads one
+    /// while the next is written.
     #[inline(never)]
     fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
@@ -285,7 +293,7 @@ impl Lane {
         Ok(hdr.len() + gone)
     }
 
-    /// Publishes what was written to a cell: its place in the ring, or the shuttle.
+    /// Publishes what was written to a cell of the ring or to the shuttle.
     #[inline(always)]
     fn publish(&mut self, cell: u32, place: Place, kind: Kind, len: usize) {
         let Some(tx) = &mut self.tx else { return };
@@ -300,7 +308,8 @@ impl Lane {
     }
 }
 
-/// Where a message goes that may be an answer, or be answered. What came with the shuttle may still be on loan.
+/// Returns the cell for a message that may be a reply, or be replied to. The content of the shuttle
+/// may still be on loan.
 #[inline(always)]
 fn cell_of(tx: &Producer<RawRing>, shuttle: &Shuttle, lent: u32) -> u32 {
     if lent == 0 && tx.may_shuttle(shuttle) { SHUTTLE } else { tx.next_cell() }

@@ -6,11 +6,12 @@
 //! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
 //! - `lane`: both directions between two ranks, and the streams in them;
-//! - `rma`: one-sided transfers by cross-memory attach; `joint`: gets that both sides copy; `region`: how their memory is taken back;
+//! - `rma`: one-sided transfers by cross-memory attach; `joint`: gets that both sides copy;
+//!   `region`: how their memory is taken back;
 //! - `survey`: what can be told without a job;
 //! - `checkpoint`: all of it let go, and taken up again; `pause`: how two ranks agree on that;
-//! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the contract of
-//!   [`netmod_core::Netmod`].
+//! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the
+//!   contract of [`netmod_core::Netmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod bell;
@@ -46,7 +47,7 @@ mod vc_life;
 mod watch;
 mod watched;
 
-/// What `region` and `joint` are made of; loom's in their models.
+/// The atomics of `region` and `joint`; loom's in their models.
 mod sync {
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 }

@@ -1,11 +1,11 @@
-//! The netmod's part of a VC: what waits to be sent, and how the VC stands.
+//! The netmod's part of a VC: its send queue and its state.
 
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
 use crate::lane::Lane;
 use crate::ring::{Broken, Kind, Place};
 
-/// Writes as much of a message as there is room for; whether that was the rest.
+/// Writes as much of a message as there is room for. Returns true if that was the rest.
 pub(crate) fn write(m: &mut Message, core: &mut Core, lane: &mut Lane) -> Result<bool, Broken> {
     let Some(tx) = &mut lane.tx else { return Ok(false) };
     loop {
@@ -50,16 +50,16 @@ pub(crate) struct Link {
     pub(crate) peer: PeerName,
     /// The peer's slot in the segment, when it is known.
     pub(crate) slot: Option<usize>,
-    /// Messages can be written at once: the lane's stream is open, and nothing waits.
+    /// True if messages can be written at once: the lane's stream is open, and nothing waits.
     pub(crate) ready: bool,
-    /// A card was asked for.
+    /// True if a card was asked for.
     pub(crate) asked: bool,
-    /// `Up` has been reported and nothing to the contrary since.
+    /// True if `Up` has been reported, and no end since.
     pub(crate) up: bool,
     pub(crate) terminating: bool,
     pub(crate) down: Option<VcError>,
     pub(crate) queue: SendQueue,
-    /// Whether this process may reach the peer's memory, once that was tried.
+    /// The outcome of the test whether this process may reach the peer's memory; `None` before it.
     pub(crate) attach: Option<Result<(), String>>,
 }
 

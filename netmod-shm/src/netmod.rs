@@ -28,12 +28,12 @@ use crate::sys::Pipe;
 use crate::transfers::Transfers;
 use crate::watched::Watch;
 
-/// How long `finalize` waits for peers to read what is queued.
+/// Time that `finalize` waits for peers to read queued messages.
 const PARTING: Duration = Duration::from_secs(2);
-/// How often the kernel is asked whether peers live.
+/// Time between two checks whether peers live.
 pub(crate) const CHECK: Duration = Duration::from_millis(100);
 
-/// What the netmod has seen, beside what each VC counts.
+/// Counters of the netmod, beside those of each VC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShmStats {
     /// Doorbells rung.
@@ -48,7 +48,7 @@ pub struct ShmStats {
     pub helped: u64,
 }
 
-/// How far `finalize` has come.
+/// The progress of `finalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     No,
@@ -124,7 +124,7 @@ pub struct ShmNetmod {
     pub(crate) ckpt: Checkpoints,
     pub(crate) wakeup: Wakeup,
     pub(crate) key: Option<[u8; 32]>,
-    /// By slot.
+    /// The channels to the ranks of the segment, by slot.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) links: SideTable<Link, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
@@ -140,9 +140,9 @@ pub struct ShmNetmod {
 }
 
 impl ShmNetmod {
-    /// Joins the segment of `me`'s job, of `size` ranks, on this node, or makes it for `local_ranks` ranks. Both the
-    /// number of ranks and the `node` are the launcher's word; `NETMOD_SHM_RANKS` overrules both. `pollers` say whether each
-    /// has a core.
+    /// Joins the segment of `me`'s job, of `size` ranks, on this node, or makes it for
+    /// `local_ranks` ranks. Both the number of ranks and the `node` are the launcher's word;
+    /// `NETMOD_SHM_RANKS` overrules both. `pollers` say whether each has a core.
     ///
     /// Where that is not possible the netmod reaches nobody, and says why.
     pub fn new(
@@ -212,12 +212,12 @@ impl ShmNetmod {
         self
     }
 
-    /// What the netmod has seen.
+    /// Returns the netmod's counters.
     pub fn stats(&self) -> ShmStats {
         self.stats
     }
 
-    /// The process of a slot, if it has proved to be of the job.
+    /// Returns the process of a slot, if it has proved to be of the job.
     pub(crate) fn proven(&self, slot: usize) -> Option<PeerName> {
         let (Ok(segment), Some(key)) = (&self.segment, &self.key) else { return None };
         let rank = segment.proven_rank(key, slot)?;
@@ -294,7 +294,7 @@ impl Netmod for ShmNetmod {
         Err(format!("netmod shm has no control frame {:#04x}", hdr[1]))
     }
 
-    /// What waits for room is tried again, too.
+    /// Also tries again to send messages that wait for room.
     #[inline]
     fn flush(&mut self, core: &mut Core) {
         self.push_out(core);

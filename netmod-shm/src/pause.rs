@@ -1,5 +1,5 @@
-//! How two ranks agree that one of them is away for a checkpoint: a state for each lane, without
-//! memory or clocks.
+//! The agreement of two ranks that one of them is away for a checkpoint: a state for each channel,
+//! without memory or clocks.
 //!
 //! Who is about to leave writes SUSPEND with the number of its round behind all that it has
 //! written, and writes nothing more. Who reads it has read all before it, writes SUSPENDED with the
@@ -19,7 +19,7 @@ fn is_over(round: u32, back: u32) -> bool {
     (back.wrapping_sub(round) & ROUNDS) <= ROUNDS / 2
 }
 
-/// What a rank waits for that holds back what it would write.
+/// The peer's absence, which holds back what this rank would write to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Away {
     /// The peer has said so, in this round.
@@ -39,7 +39,7 @@ pub(crate) struct Pause {
     asked: Option<u32>,
     answered: bool,
     away: Option<Away>,
-    /// What is still to be written: a later number of the same kind stands for the earlier one.
+    /// Round of a SUSPEND that is still to be written; a later one replaces it.
     suspend: Option<u32>,
     suspended: Option<u32>,
 }
@@ -64,7 +64,7 @@ impl Pause {
         self.suspend.map(Note::Suspend).or(self.suspended.map(Note::Suspended))
     }
 
-    /// That cell was written.
+    /// Notes that this cell was written.
     pub(crate) fn said(&mut self) {
         if self.suspend.take().is_none() {
             self.suspended = None;

@@ -175,7 +175,7 @@ impl World {
         (me.stage, me.back, me.is_away) = (Stage::There, me.round, false);
     }
 
-    /// Whether all has come, and nobody holds anything back.
+    /// Returns true if everything has arrived, and nobody holds anything back.
     fn is_done(&self) -> bool {
         self.ranks.iter().all(|r| r.received == BYTES && r.stage == Stage::There && !r.pause.holds())
     }

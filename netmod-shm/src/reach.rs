@@ -10,16 +10,16 @@ use crate::region;
 use crate::segment::Segment;
 use crate::sys::{self, Attach};
 
-/// How often an owner that takes a region back looks whether its writer is through before it sleeps in between, for how long, and
-/// after how many looks it says so.
+/// Looks of an owner at a region that a peer writes to before it sleeps in between; the length of a
+/// sleep; looks after which it logs a warning.
 const EAGER_LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(100);
 const LONG: u32 = 10_000;
 
-/// Whether this process may reach the memory of a slot's.
+/// Checks that this process may reach the memory of a slot's process; returns its process id.
 ///
 /// # Errors
-/// Why not.
+/// Says why not.
 pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
     let (token, at, pid) = segment.probe(slot);
     let mut found = [0u8; 16];
@@ -59,7 +59,7 @@ pub(crate) fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Re
     sys::attach(Attach::Write, pid, at, local).map_err(|e| forbidden(pid, &e))
 }
 
-/// Takes memory back that a peer may be writing into just now.
+/// Takes back memory that a peer may be writing into.
 pub(crate) fn take_back(segment: &Segment, word: &AtomicU64, writer: usize) {
     region::end(word);
     let mut looks = 0;

@@ -9,7 +9,7 @@ use crate::ring::{Broken, Cell, Consumer, Kind, SHUTTLE};
 use crate::segment::raw::RawRing;
 use crate::watched::PATIENCE;
 
-/// Looks in one poll at the only ring that is watched, if something came there in the last two.
+/// Checks per poll of the only watched ring, if something came there in the last two.
 const LOOKS: u32 = 16;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
@@ -46,7 +46,7 @@ impl ShmNetmod {
         }
     }
 
-    /// Looks at a watched ring, which is watched no longer if it has been empty for long.
+    /// Checks a watched ring; stops watching it if it has been empty for long.
     #[inline(always)]
     fn look(&mut self, core: &mut Core, slot: usize, looks: u32, events: &mut Events) {
         let before = events.len();
@@ -62,8 +62,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Looks so many times before a ring is taken for empty: an answer that is on its way is then seen as soon as it is there. Whoever
-    /// polls in vain spends longer between two looks, and comes out of each loop on the way by a branch that could not be foretold.
+    /// Checks the ring up to `looks` times before it is taken for empty. That is cheaper than
+    /// returning and polling again, and sees a reply as soon as it arrives.
     #[inline(always)]
     fn receive_lane(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
@@ -144,7 +144,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Lends what is written of the piece that the producer is still filling. True if there was something, or nonsense.
+    /// Lends what is written of the piece that the producer is still filling. Returns true if there
+    /// was something, or a protocol violation.
     #[inline]
     fn receive_open(&mut self, core: &mut Core, slot: usize, events: &mut Events) -> bool {
         let lane = &mut self.lanes[slot];
@@ -164,14 +165,14 @@ impl ShmNetmod {
         true
     }
 
-    /// The peer has written what no correct peer writes: nothing of its ring is read any more.
+    /// Fails the VC after a protocol violation; nothing of the peer's ring is read any more.
     #[cold]
     fn nonsense(&mut self, core: &mut Core, slot: usize, broken: Broken) {
         self.broken(core, slot, broken);
         self.abandon(slot);
     }
 
-    /// Reports what arose outside the way of bytes.
+    /// Reports events that arose outside the data path.
     #[inline(never)]
     pub(crate) fn report_pending(&mut self, events: &mut Events) {
         while let Some(ev) = self.pending.pop_front() {
@@ -179,7 +180,7 @@ impl ShmNetmod {
         }
     }
 
-    /// A cell that is no byte of a VC's stream. False if it must wait.
+    /// Handles a cell that carries no bytes of a VC's stream. Returns false if it must wait.
     #[inline(never)]
     fn step(&mut self, core: &mut Core, slot: usize, cell: Cell, events: &mut Events) -> bool {
         let vc = self.lanes[slot].vc;
@@ -245,7 +246,7 @@ impl ShmNetmod {
         }
     }
 
-    /// A stream of a peer without a VC. False if it waits for one.
+    /// Handles a new stream of a peer without a VC. Returns false if the stream waits for one.
     fn stranger(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
         let offer = &mut self.lanes[slot].streams.offer;
         let mut why = Refusal::NotWanted;
@@ -278,7 +279,7 @@ impl ShmNetmod {
         true
     }
 
-    /// The stream that begins is not wanted; its sender is told by a stream that is given up.
+    /// Refuses the stream that begins; a stream that is given up tells its sender.
     fn refuse(&mut self, slot: usize, why: Refusal) {
         self.lanes[slot].streams.incoming = Incoming::Discarded;
         if self.lanes[slot].streams.writing {
@@ -305,7 +306,7 @@ impl ShmNetmod {
         }
     }
 
-    /// The ring of a peer that has gone is empty: what it was writing has no end.
+    /// Fails the VC of a dead peer whose ring is empty: its stream has no end.
     #[cold]
     fn emptied(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
         let lane = &self.lanes[slot];
@@ -327,8 +328,8 @@ impl ShmNetmod {
         self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
     }
 
-    /// The peer has ended its stream. Unless this side is ending its own, too, that ends with it: what waits goes by
-    /// a new one.
+    /// Handles the end of the peer's stream. Our own ends with it, unless it is ending already:
+    /// queued messages go by a new one.
     fn peer_left(&mut self, core: &mut Core, vc: VcId, slot: usize) {
         let Some(l) = self.links.get_mut(vc) else { return };
         let open = core.vcs.get(vc).is_some_and(|v| {

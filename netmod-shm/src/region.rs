@@ -1,9 +1,9 @@
-//! The word that says whether a region of a rank's memory is registered, and by which its owner takes it back.
+//! The word of a registered region, by which its owner takes it back.
 //!
-//! A peer that writes into another process does so within a system call, which nobody can stop from outside. So it
-//! enters the word before each part and leaves it behind it; an owner that ends the region lets nobody enter any more, and waits
-//! for who is within. Readers need not be waited for: they look again behind a part, and throw it away if the region
-//! has ended.
+//! A peer that writes into another process does so within a system call, which nobody can stop from
+//! outside. So it enters the word before each part and leaves it behind it; an owner that ends the
+//! region lets nobody enter any more, and waits for who is within. Readers need not be waited for:
+//! they look again behind a part, and throw it away if the region has ended.
 
 use super::sync::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub(crate) fn open(word: &AtomicU64, number: u64) {
     word.store(number, Ordering::Release);
 }
 
-/// Whether the region is registered.
+/// Returns true if the region is registered.
 pub(crate) fn is_live(word: &AtomicU64, number: u64) -> bool {
     word.load(Ordering::Acquire) & !BUSY == number
 }
@@ -43,7 +43,7 @@ pub(crate) fn end(word: &AtomicU64) {
     word.fetch_or(ENDING, Ordering::AcqRel);
 }
 
-/// Whether nobody is within a region that is being taken back.
+/// Returns true if nobody writes to a region that is being taken back.
 pub(crate) fn is_quiet(word: &AtomicU64) -> bool {
     word.load(Ordering::Acquire) & BUSY == 0
 }

@@ -1,6 +1,6 @@
-//! Model check of a region's end: all interleavings of an owner and a writer, by loom. The memory of the region is a cell: a
-//! write of the peer's behind the end, when the owner has it back, is a race. The file under test is compiled once more,
-//! against loom's atomics.
+//! Model check of a region's end: all interleavings of an owner and a writer, by loom. The memory
+//! of the region is a cell: a write of the peer's behind the end, when the owner has it back, is a
+//! race. The file under test is compiled once more, against loom's atomics.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,8 @@ struct Shared {
 
 // Writers of one cell from two threads, which loom checks for races.
 fn write(memory: &UnsafeCell<u64>, value: u64) {
-    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the threads.
+    // SAFETY: loom checks that no other thread uses the cell meanwhile, and the cell outlives the
+    // threads.
     memory.with_mut(|p| unsafe { *p = value });
 }
 

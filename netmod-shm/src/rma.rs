@@ -1,13 +1,15 @@
 //! One-sided transfers by cross-memory attach: the kernel copies between two processes, once.
 //!
-//! A region is an address, and a number in this rank's table in the segment, which a peer looks up before and after
-//! each part of a transfer, and which it holds while it writes ([`region`]). So a region that was deregistered is
-//! written no more, even if the peer was in the middle of a part. The table does not keep a peer of the same user
-//! from this process's memory, which the kernel's rules let it reach anyway.
+//! A region is an address, and a number in this rank's table in the segment, which a peer looks up
+//! before and after each part of a transfer, and which it holds while it writes ([`region`]). So a
+//! region that was deregistered is written no more, even if the peer was in the middle of a part.
+//! The table does not keep a peer of the same user from this process's memory, which the kernel's
+//! rules let it reach anyway.
 //!
-//! Whether the kernel permits it is tried out for each peer: its token is read at the address that its slot names. That
-//! also tells that the number of the process means the same one here. It is read again before each part that is written, and by the same call
-//! with each part that is read: another process that has got the number since is never written to, and what was read from it is
+//! Whether the kernel permits it is tried out for each peer: its token is read at the address that
+//! its slot names. That also tells that the number of the process means the same one here. It is
+//! read again before each part that is written, and by the same call with each part that is read:
+//! another process that has got the number since is never written to, and what was read from it is
 //! never taken for the peer's.
 
 mod both;
@@ -28,7 +30,7 @@ use crate::transfers::{Entry, Key, Transfer, share};
 
 /// Bytes that one poll moves at most.
 const PART: usize = 1 << 20;
-/// What has become of a transfer.
+/// The state of a transfer after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Some bytes were moved, and there are more.
@@ -45,7 +47,7 @@ impl ShmNetmod {
         self.transfers.running.iter().any(|t| !self.holds(t.slot))
     }
 
-    /// The peer's slot, if transfers with it are permitted.
+    /// Returns the peer's slot, if transfers with it are permitted.
     pub(crate) fn transfer_peer(&mut self, vc: VcId) -> Result<usize, VcError> {
         let Some(l) = self.links.get(vc) else {
             return Err(VcError::new(
@@ -111,7 +113,7 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// Moves a part of what is under way; whether anything was moved.
+    /// Moves a part of the operations in flight. Returns true if anything was moved.
     #[cold]
     pub(crate) fn transfer(&mut self) -> bool {
         let mut budget = PART;
@@ -180,7 +182,7 @@ impl ShmNetmod {
         Ok(Step::Ended)
     }
 
-    /// What people should know of transfers with a VC's peer.
+    /// Describes the transfers with a slot's process, for human readers.
     pub(crate) fn describe_transfers(&self, slot: usize) -> String {
         match self.segment.as_ref().map(|s| permitted(s, slot)) {
             Ok(Ok(_)) => match self.transfers.joint {

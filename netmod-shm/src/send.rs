@@ -21,7 +21,8 @@ impl ShmNetmod {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    /// Writes a message at once, as far as there is room, if nothing is before it; returns how many of its bytes.
+    /// Writes as much of a message as there is room for, if nothing is queued before it. Returns
+    /// the number of bytes written.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -46,7 +47,8 @@ impl ShmNetmod {
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
         if first && !lane.dirty {
-            // Its bell does not wait for the next poll. A fence is paid once between two polls, here or there.
+            // Its bell does not wait for the next poll. A fence is paid once between two polls,
+            // here or there.
             if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
                 self.ring_bell(slot);
             }
@@ -65,7 +67,7 @@ impl ShmNetmod {
         }
     }
 
-    /// As [`ShmNetmod::send`], for the segment of a request; all or nothing.
+    /// Writes the segment of a request at once, or nothing of it; see [`ShmNetmod::send`].
     pub(crate) fn send_segment(
         &mut self,
         core: &mut Core,
@@ -95,7 +97,7 @@ impl ShmNetmod {
         reserved.map(|_| false).map_err(|broken| self.broken(core, slot, broken))
     }
 
-    /// The peer has written nonsense into a ring.
+    /// Fails the VC of a peer that has violated the protocol of a ring, and returns the error.
     #[cold]
     pub(crate) fn broken(&mut self, core: &mut Core, slot: usize, broken: Broken) -> VcError {
         let peer = self.lanes[slot].vc.and_then(|vc| self.links.get(vc)).map(|l| l.peer);
@@ -134,7 +136,8 @@ impl ShmNetmod {
         self.out.queued.add(vc);
     }
 
-    /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went on.
+    /// Sends what waits, and tells consumers. Returns true if some of what had waited for room went
+    /// on.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) -> bool {
         let moved = !self.out.queued.is_empty() && self.pump_all(core);
@@ -175,7 +178,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Sees to it that our stream to the peer is open. False if it cannot be yet, or never will.
+    /// Opens our stream to the peer unless it is open. Returns false if that is not possible yet,
+    /// or never.
     fn open(&mut self, core: &mut Core, vc: VcId) -> bool {
         let Some(l) = self.links.get_mut(vc) else { return false };
         if l.down.is_some() {
@@ -231,7 +235,7 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// As soon as both rings are there, their ranks have a shuttle.
+    /// Gives the two ranks a shuttle as soon as both rings are there.
     pub(crate) fn link_shuttle(&mut self, slot: usize) {
         let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
         let lane = &mut self.lanes[slot];

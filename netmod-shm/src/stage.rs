@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 pub(crate) enum Stage {
     #[default]
     No,
-    /// What was sent before is written, so that no peer waits for it while this rank is away.
+    /// Earlier sends are written, so that no peer waits for them while this rank is away.
     Flushing,
     /// Peers are asked, in this round.
     Asking(u32),

@@ -1,4 +1,4 @@
-//! What can be told of shared memory on a machine without a job: for programs that look at the machine.
+//! Properties of shared memory on a machine without a job, for programs that look at the machine.
 
 use netmod_core::IoVec;
 use netmod_core::config::ShmConfig;
@@ -7,10 +7,12 @@ use crate::joint;
 use crate::segment::layout::{Layout, MAX_RANKS};
 use crate::sys::{self, Attach};
 
-/// The capability that goes past Yama, as a bit of `CapEff` in `/proc/self/status` (`capabilities(7)`).
+/// The capability that goes past Yama, as a bit of `CapEff` in `/proc/self/status`
+/// (`capabilities(7)`).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
 
-/// From how many bytes on a get is copied by both sides, if ranks share cores (`crowded`) or do not; `usize::MAX`: never.
+/// Returns the length in bytes from which on both sides copy in a get, depending on whether ranks
+/// share cores (`crowded`); `usize::MAX`: never.
 pub fn joint_from(cfg: &ShmConfig, crowded: bool) -> usize {
     let joint = match cfg.joint {
         "on" => true,
@@ -20,17 +22,17 @@ pub fn joint_from(cfg: &ShmConfig, crowded: bool) -> usize {
     if joint { joint::WORTH } else { usize::MAX }
 }
 
-/// Bytes of the memory that so many ranks of a node share, from the start of the job on; `None` if they are too few or
-/// too many to share any.
+/// Bytes of the memory that so many ranks of a node share, from the start of the job on; `None` if
+/// they are too few or too many to share any.
 pub fn segment_bytes(ranks: u32) -> Option<usize> {
     (2..=MAX_RANKS).contains(&ranks).then(|| Layout::of(ranks).total())
 }
 
-/// Whether two ranks of one user may copy from each other's memory (cross-memory attach), as far as can be told without
-/// a second process.
+/// Checks that two ranks of one user may copy from each other's memory (cross-memory attach), as
+/// far as can be told without a second process.
 ///
 /// # Errors
-/// What forbids it.
+/// Says what forbids it.
 pub fn attach_here() -> Result<(), String> {
     let word = std::process::id().to_le_bytes();
     let mut found = [0; 4];
@@ -46,7 +48,7 @@ pub fn attach_here() -> Result<(), String> {
     yama(&text("/proc/sys/kernel/yama/ptrace_scope"), &text("/proc/self/status"))
 }
 
-/// What the texts of these two files mean for it. Without Yama the first one is empty.
+/// Checks what the texts of these two files permit. Without Yama the first one is empty.
 fn yama(scope: &str, status: &str) -> Result<(), String> {
     let scope: u32 = scope.trim().parse().unwrap_or(0);
     let capabilities = status.lines().find_map(|l| l.strip_prefix("CapEff:"));

@@ -1,4 +1,5 @@
-//! System calls: the files that ranks share, locks that end with their process, the pipe that wakes.
+//! System calls: the files that ranks share, locks that end with their process, the pipe that
+//! wakes.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +13,8 @@ use std::sync::atomic::AtomicU32;
 
 use netmod_core::IoVec;
 
-/// Where the byte is in the segment's file that rank number 0 of the segment locks: beyond any content.
+/// Offset of the byte in the segment's file that rank number 0 of the segment locks: beyond any
+/// content.
 const LOCKS_AT: i64 = 1 << 40;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -47,7 +49,8 @@ pub(crate) fn name(file: &File, path: &Path) -> io::Result<()> {
         check(unsafe { libc::linkat(from_dir, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) })
     };
     match link(libc::AT_FDCWD, &from, libc::AT_SYMLINK_FOLLOW) {
-        // /proc is that of another PID namespace. By the descriptor itself not every user may, on every kernel.
+        // /proc is that of another PID namespace. By the descriptor itself not every user may, on
+        // every kernel.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             link(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH).map(|_| ()).map_err(|_| e)
         }
@@ -87,7 +90,7 @@ pub(crate) fn lock_rank(file: &File, rank: u32) -> io::Result<()> {
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) }).map(|_| ())
 }
 
-/// Whether somebody else holds a rank's byte.
+/// Returns true if another process holds the lock of a rank's byte.
 pub(crate) fn is_rank_locked(file: &File, rank: u32) -> io::Result<bool> {
     let mut lock = byte_lock(rank);
     // SAFETY: a live descriptor and a struct of our own that the call may write.
@@ -95,16 +98,17 @@ pub(crate) fn is_rank_locked(file: &File, rank: u32) -> io::Result<bool> {
     Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Which PID namespace this process is in; 0 if that cannot be told.
+/// Returns the PID namespace of this process; 0 if it is unknown.
 pub(crate) fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }
 
-/// Sleeps while a word that other processes see has this value, until somebody wakes those who wait for it, or for no
-/// reason (`futex(2)`).
+/// Sleeps while a word that other processes see has this value, until somebody wakes those who wait
+/// for it, or for no reason (`futex(2)`).
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     let forever: *const libc::timespec = std::ptr::null();
-    // SAFETY: the address of a live, aligned word; whatever the call says, the caller looks at the word again.
+    // SAFETY: the address of a live, aligned word; whatever the call says, the caller looks at the
+    // word again.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, forever) };
 }
 
@@ -123,7 +127,8 @@ pub(crate) enum Attach {
     Write,
 }
 
-/// Copies `local.len` bytes from or to address `at` of process `pid` (`process_vm_readv(2)`); returns how many.
+/// Copies `local.len` bytes from or to address `at` of process `pid` (`process_vm_readv(2)`);
+/// returns how many.
 ///
 /// # Errors
 /// That of the system: the process may be gone, or this one may not.
@@ -131,8 +136,9 @@ pub(crate) fn attach(how: Attach, pid: u32, at: u64, local: IoVec) -> io::Result
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let ours = libc::iovec { iov_base: local.base.cast(), iov_len: local.len };
     let theirs = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: local.len };
-    // SAFETY: `local` is registered, and so lent under the contract of `netmod_core::buf` (readable; writable if it
-    // is read into), or memory of the caller's own. The other address means nothing in this process.
+    // SAFETY: `local` is registered, and so lent under the contract of `netmod_core::buf`
+    // (readable; writable if it is read into), or memory of the caller's own. The other address
+    // means nothing in this process.
     let n = unsafe {
         match how {
             Attach::Read => libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0),
@@ -142,8 +148,8 @@ pub(crate) fn attach(how: Attach, pid: u32, at: u64, local: IoVec) -> io::Result
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads two pieces of the memory of process `pid` by one call, so that both are of the same process: 16 bytes, and then those of `local`;
-/// returns how many of these.
+/// Reads two pieces of the memory of process `pid` by one call, so that both are of the same
+/// process: 16 bytes, and then those of `local`; returns how many of these.
 ///
 /// # Errors
 /// That of the system, as with [`attach`].
@@ -160,12 +166,12 @@ pub(crate) fn read_both(pid: u32, first: (u64, &mut [u8; 16]), second: (u64, IoV
     Ok(n.saturating_sub(16))
 }
 
-/// Where the pipe that wakes a process is found by others: `/proc/<pid>/fd/<fd>`.
+/// The place where others find the pipe that wakes a process: `/proc/<pid>/fd/<fd>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PipeName {
     pub(crate) pid: u32,
     pub(crate) fd: u32,
-    /// Which pipe it is, so that another one in its place is not taken for it.
+    /// Identity of the pipe, so that another one in its place is not taken for it.
     pub(crate) inode: u64,
     pub(crate) device: u64,
 }
@@ -188,7 +194,7 @@ impl Pipe {
         Ok(Pipe { read, write })
     }
 
-    /// What makes it readable, for this process itself.
+    /// Returns a handle by which this process itself makes it readable.
     pub(crate) fn waker(&self) -> io::Result<Waker> {
         self.write.try_clone().map(Waker)
     }

@@ -52,7 +52,7 @@ impl Pair {
     }
 }
 
-/// What rank 0 finds in some polls, and what it has received.
+/// Returns what rank 0 finds in some polls, and what it has received.
 fn polls(p: &mut Pair) -> (Vec<Event>, Vec<u8>) {
     let (mut found, mut bytes, mut events) = (Vec::new(), Vec::new(), Events::default());
     for _ in 0..20 {
@@ -103,7 +103,8 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
     assert!(found.is_empty() && bytes.is_empty(), "{found:?} {bytes:?}");
 }
 
-/// The first long message since a poll is written so that its reader can begin early; one behind it is not.
+/// The first long message since a poll is written so that its reader can begin early; one behind it
+/// is not.
 #[test]
 fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
     let mut p = Pair::new("pieces");
@@ -162,7 +163,8 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     assert_eq!(error.kind(), VcErrorKind::Lost);
 }
 
-/// One rank sends a header and `data`, the other polls: where in its memory it has come, and the last buffer of it.
+/// One rank sends a header and `data`, the other polls: where in its memory it has come, and the
+/// last buffer of it.
 fn one_way(p: &mut Pair, from: usize, data: &'static [u8]) -> (usize, RxBuf) {
     let (net, core) = (&mut p.nets[from], &mut p.cores[from]);
     let sent =
@@ -257,7 +259,7 @@ fn the_shuttle_wakes_its_rank() {
     assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Busy);
 }
 
-/// What is sent behind the first message since a poll arrives although its sender makes no further call.
+/// Messages behind the first one since a poll arrive although their sender makes no further call.
 #[test]
 fn gathered_messages_arrive_without_a_further_call_of_the_sender() {
     let mut p = Pair::new("gathered");

@@ -71,7 +71,7 @@ pub(crate) struct Transfer {
     pub(crate) joint: Option<share::Share>,
 }
 
-/// What a netmod has registered, and what is under way.
+/// All registrations and operations in flight of a netmod.
 #[derive(Debug)]
 pub(crate) struct Transfers {
     pub(crate) regions: Regions<Option<Entry>>,
@@ -89,7 +89,8 @@ pub(crate) struct Transfers {
 const _: () = assert!(REGIONS == u64::BITS as usize);
 
 impl Transfers {
-    /// `most`: bytes that are registered at once; 0: any. `joint`: from so many bytes on a get is copied by both sides.
+    /// `most`: bytes that are registered at once; 0: any. `joint`: from so many bytes on a get is
+    /// copied by both sides.
     pub(crate) fn new(most: usize, joint: usize) -> Transfers {
         let regions = Regions::new(most, SETTINGS);
         Transfers { regions, places: 0, read: 0, helped: 0, numbers: 0, running: Vec::new(), joint }
@@ -100,7 +101,8 @@ impl Transfers {
         self.regions.iter().find_map(|r| r.own.filter(|e| e.index == index).map(|e| (r, e)))
     }
 
-    /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into it.
+    /// Takes a region's memory back; its place is free then. Waits for a peer that is writing into
+    /// it.
     pub(crate) fn close(&mut self, segment: Option<&Segment>, region: &Region) {
         let Some(Entry { index: place, peer: writer, .. }) = region.own else { return };
         // While this rank is away nobody writes, and what it says when it is back is without this
@@ -113,12 +115,14 @@ impl Transfers {
         }
     }
 
-    /// Takes back all memory that peers can reach: whatever is registered, and what transfers of this side move with their
-    /// help. Waits for peers that are writing into it. Its owners may free it then.
+    /// Takes back all memory that peers can reach: whatever is registered, and what transfers of
+    /// this side move with their help. Waits for peers that are writing into it. Its owners may
+    /// free it then.
     pub(crate) fn close_all(&mut self, segment: &Segment) {
         self.running.iter_mut().for_each(|t| t.leave(segment));
         let regions = self.regions.take_all();
-        // First nobody begins anything any more, so that one wait for all is not as long as one for each.
+        // First nobody begins anything any more, so that one wait for all is not as long as one for
+        // each.
         let words = regions.iter().filter_map(|r| segment.region(segment.me(), r.own?.index));
         words.for_each(region::end);
         regions.iter().for_each(|r| self.close(Some(segment), r));

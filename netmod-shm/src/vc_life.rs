@@ -10,7 +10,7 @@ use crate::segment::Segment;
 use crate::stage::Stage;
 
 impl ShmNetmod {
-    /// The slot that a card names.
+    /// Returns the slot that a card names.
     pub(crate) fn slot_of(&self, card: &Card) -> Result<usize, String> {
         let (nonce_here, me, segment) = match (&self.segment, &self.ckpt.stage) {
             (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),

@@ -1,4 +1,4 @@
-//! Which rings are looked at, doorbells, sleep, and whether peers live.
+//! The choice of rings that are polled, doorbells, sleep, and liveness of peers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::sys::{self, Waker};
 
 /// Most rings that are looked at in each poll.
 const MOST: usize = 8;
-/// How long a rank sleeps at once that nobody can wake.
+/// Longest sleep of a rank that nobody can wake.
 const NAP: Duration = Duration::from_millis(1);
 
 impl ShmNetmod {
@@ -39,7 +39,7 @@ impl ShmNetmod {
         }
     }
 
-    /// This rank must look at a slot.
+    /// Makes this rank look at a slot.
     pub(crate) fn look_at(&mut self, slot: usize) {
         if let Some(bells) = &self.wakeup.bells {
             // Nobody need wake this rank: it is awake.
@@ -47,7 +47,7 @@ impl ShmNetmod {
         }
     }
 
-    /// Sees to the peers that have rung.
+    /// Handles the peers that have rung.
     #[inline]
     pub(crate) fn answer_bells(&mut self, core: &mut Core) {
         if self.wakeup.bells.as_ref().is_some_and(bell::any) {
@@ -88,7 +88,7 @@ impl ShmNetmod {
         }
     }
 
-    /// From now on a slot's ring is looked at in each poll.
+    /// Adds a slot's ring to those that each poll looks at.
     fn watch(&mut self, slot: usize) {
         self.lanes[slot].idle = 0;
         if let Some(rx) = &self.lanes[slot].rx {
@@ -132,7 +132,7 @@ impl ShmNetmod {
         self.watch.lately.turn(self.clock.now);
     }
 
-    /// Nothing of a ring is to be believed any more.
+    /// Stops reading a ring whose producer has violated the protocol.
     pub(crate) fn abandon(&mut self, slot: usize) {
         if let Some(i) = self.watch.active.iter().position(|s| *s == slot) {
             self.watch.active.swap_remove(i);
@@ -184,7 +184,7 @@ impl ShmNetmod {
         Arm::Armed
     }
 
-    /// Has a thread wait for those who cannot find this rank's pipe.
+    /// Lets a thread wait for peers that cannot find this rank's pipe.
     fn ask_helper(&mut self) {
         let (Ok(segment), Some(pipe)) = (&self.segment, &self.wakeup.pipe) else { return };
         if self.wakeup.helper.is_none() {
@@ -210,7 +210,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Until when this rank may sleep because there are peers that cannot wake it, and no thread that could.
+    /// Returns the time until which this rank may sleep because there are peers that cannot wake
+    /// it, and no thread that could.
     pub(crate) fn nap_end(&self) -> Time {
         match &self.segment {
             Ok(s) if self.wakeup.armed && self.wakeup.helper.is_none() && s.is_unwakeable() => {
@@ -220,8 +221,8 @@ impl ShmNetmod {
         }
     }
 
-    /// Asks the kernel whether the peer of a VC lives that has no stream yet. What one that has ended had written is read first:
-    /// the VC fails at the next call.
+    /// Asks the kernel whether the peer of a VC lives that has no stream yet. What one that has
+    /// ended had written is read first: the VC fails at the next call.
     #[cold]
     pub(crate) fn ask_after(&mut self, core: &mut Core, vc: VcId) {
         let Some(l) = self.links.get_mut(vc).filter(|l| !l.up && l.down.is_none() && l.queue.is_empty())

@@ -31,12 +31,13 @@ pub(crate) struct Retired {
     /// Since the last turn, and before it.
     fresh: Vec<usize>,
     old: Vec<usize>,
-    /// When the old ones are looked at, and the fresh ones become old. `NEVER` if there are none.
+    /// Time when the old ones are looked at, and the fresh ones become old. `NEVER` if there are
+    /// none.
     turn: Time,
 }
 
 impl Retired {
-    /// Of a segment with so many slots.
+    /// Creates one for so many slots.
     pub(crate) fn new(slots: usize) -> Retired {
         let list = || Vec::with_capacity(slots);
         Retired { fresh: list(), old: list(), turn: Time::NEVER }

@@ -26,7 +26,8 @@ pub(crate) struct Consumer<M> {
     pub(super) given: u32,
     /// Bytes of the bulk area consumed and not given back.
     owed: u32,
-    /// Bytes of the open piece that were consumed before its cell was published, and where it begins.
+    /// Bytes of the open piece that were consumed before its cell was published, and where it
+    /// begins.
     taken: u32,
     open_at: u32,
     /// Cells in a row that came with the shuttle, up to 2.
@@ -46,13 +47,14 @@ impl<M> Consumer<M> {
 }
 
 impl<M: RingMem> Consumer<M> {
-    /// Of a ring from which nothing has been taken.
+    /// Creates the consumer of a ring from which nothing has been taken.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Consumer<M> {
         let mask = geometry.cells - 1;
         Consumer { mem, geometry, mask, pos: 0, given: 0, owed: 0, taken: 0, open_at: 0, carried: 0 }
     }
 
-    /// The next cell, if it was written, in the ring or with the shuttle. It stays the next until [`Consumer::advance`].
+    /// Returns the next cell, if it was written, in the ring or with the shuttle. It stays the next
+    /// until [`Consumer::advance`].
     #[inline(always)]
     pub(crate) fn peek(&self, shuttle: &Shuttle) -> Result<Option<Cell>, Broken> {
         let cell = self.pos & self.mask;
@@ -69,7 +71,7 @@ impl<M: RingMem> Consumer<M> {
         Ok(None)
     }
 
-    /// What the control word of the next cell says, without the part that was taken while the piece was open.
+    /// Decodes the next cell, without the part that was taken while its piece was open.
     #[inline(always)]
     fn rest_of(&self, cell: u32, word: u64) -> Result<Option<Cell>, Broken> {
         let cell = self.decode(cell, word)?;
@@ -85,7 +87,8 @@ impl<M: RingMem> Consumer<M> {
         Ok(Some(Cell { at: cell.at + self.taken, len: cell.len - self.taken, ..cell }))
     }
 
-    /// What is written of the open piece and was not taken yet. Only if [`Consumer::peek`] finds nothing.
+    /// Returns the part of the open piece that is written and not taken yet. Call it only if
+    /// [`Consumer::peek`] finds nothing.
     pub(crate) fn peek_open(&self) -> Result<Option<Cell>, Broken> {
         let word = self.mem.level();
         let (at, len) = ((word >> 16 & 0xffff) as u32 * LINE as u32, word as u32 & 0xffff);
@@ -100,7 +103,8 @@ impl<M: RingMem> Consumer<M> {
         Ok(Some(Cell { kind: Kind::Bulk, len: len - self.taken, at: at + self.taken, number }))
     }
 
-    /// Consumes what [`Consumer::peek_open`] has found. The cell that will publish the piece stays the next one.
+    /// Consumes what [`Consumer::peek_open`] has found. The cell that will publish the piece stays
+    /// the next one.
     pub(crate) fn take_open(&mut self, part: Cell) {
         self.open_at = part.at - self.taken;
         self.taken += part.len;
@@ -111,7 +115,7 @@ impl<M: RingMem> Consumer<M> {
         (word >> 32) as u32 == self.pos.wrapping_add(1)
     }
 
-    /// What the control word of a cell says.
+    /// Decodes the control word of a cell.
     #[inline(always)]
     fn decode(&self, cell: u32, word: u64) -> Result<Cell, Broken> {
         let (kind, len) = (Kind::of(word as u8 & KINDS), (word >> 8) as u32 & 0xff_ffff);
@@ -158,19 +162,20 @@ impl<M: RingMem> Consumer<M> {
         self.pos
     }
 
-    /// Whether the last two cells came with the shuttle: the ranks take turns.
+    /// Returns true if the last two cells came with the shuttle: ping-pong traffic.
     #[inline]
     pub(crate) fn is_alternating(&self) -> bool {
         self.carried > 1
     }
 
-    /// Whether so much is consumed and not given back that the producer may come to wait for it.
+    /// Returns true if the producer may soon wait for cells that were consumed and not given back.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.pos.wrapping_sub(self.given) >= self.geometry.cells / 4 || self.owed >= self.geometry.window / 4
     }
 
-    /// Gives back all that was consumed; whether the producer waits for it and must be told.
+    /// Gives back all that was consumed. Returns true if the producer waits for it and must be
+    /// told.
     #[cold]
     #[inline(never)]
     pub(crate) fn give_back(&mut self) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! # Layout
 //!
-//! A ring is a control block, an array of *cells* of one cache line each, a *bulk* area, and a *hold*.
+//! A ring is a control block, an array of *cells* of one cache line each, a *bulk* area, and a
+//! *hold*.
 //!
 //! | part | bytes | written by |
 //! |---|---|---|
@@ -13,38 +14,44 @@
 //! | bulk | the rest | producer |
 //! | hold: what goes with the shuttle and is too long for its line | a sixteenth of the ring, up to 16 KiB | both, in turn |
 //!
-//! The lines of the control block are two apart because processors fetch lines in pairs. A cell is a
-//! control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence number*, so that
-//! a consumer that looks at the next cell sees in the same line whether it was written, and what: a header with up to
-//! 24 bytes of payload costs the transfer of one line, and no counter of the producer's is read. What is longer lies
-//! in the bulk area in one piece, and the cell says where; the header of such a message is in the cell all the same, so that
-//! the consumer can find its receive while the payload is on its way. Only cells hold control words, and a cell is never used
-//! for anything else, so nothing that a user sends is ever taken for one.
+//! The lines of the control block are two apart because processors fetch lines in pairs. A cell is
+//! a control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence
+//! number*, so that a consumer that looks at the next cell sees in the same line whether it was
+//! written, and what: a header with up to 24 bytes of payload costs the transfer of one line, and
+//! no counter of the producer's is read. What is longer lies in the bulk area in one piece, and the
+//! cell says where; the header of such a message is in the cell all the same, so that the consumer
+//! can find its receive while the payload is on its way. Only cells hold control words, and a cell
+//! is never used for anything else, so nothing that a user sends is ever taken for one.
 //!
 //! # Protocol
 //!
-//! The producer writes content, then the control word (release); the consumer reads the control word (acquire), then
-//! the content. Small messages that are sent one after another go together: they are written behind each other into one
-//! piece of the bulk area, and published by one cell. While it is being filled, the line that the consumer looks at stays
-//! unchanged, and two headers share a line.
+//! The producer writes content, then the control word (release); the consumer reads the control
+//! word (acquire), then the content. Small messages that are sent one after another go together:
+//! they are written behind each other into one piece of the bulk area, and published by one cell.
+//! While it is being filled, the line that the consumer looks at stays unchanged, and two headers
+//! share a line.
 //!
-//! The piece that is being filled is *open*. Its *level* says for which cell it is, where it lies and how many bytes of it are
-//! written; the producer stores it (release) behind each message. So a consumer that finds no cell reads what is there
-//! (acquire) without waiting for the producer's next call. It takes the rest when the cell is published. Level and cells are in
-//! different lines, and the consumer looks at the level last, so that a busy producer keeps that line.
+//! The piece that is being filled is *open*. Its *level* says for which cell it is, where it lies
+//! and how many bytes of it are written; the producer stores it (release) behind each message. So a
+//! consumer that finds no cell reads what is there (acquire) without waiting for the producer's
+//! next call. It takes the rest when the cell is published. Level and cells are in different lines,
+//! and the consumer looks at the level last, so that a busy producer keeps that line.
 //!
-//! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the bulk area goes with a cell
-//! the producer remembers. However long the bulk area is, no more of it is in use at once than a *window*, so that what is written over was
-//! read long ago. A piece takes at most an eighth of the window, so that a producer never waits for
-//! what the consumer has consumed and not yet given back.
+//! The consumer gives cells back by the tail, a quarter of the ring at a time; what part of the
+//! bulk area goes with a cell the producer remembers. However long the bulk area is, no more of it
+//! is in use at once than a *window*, so that what is written over was read long ago. A piece takes
+//! at most an eighth of the window, so that a producer never waits for what the consumer has
+//! consumed and not yet given back.
 //!
-//! A message that fits into a cell or the hold and is the first since a poll may be an answer, or be answered. If the [`Shuttle`] is
-//! there it goes with it, and its cell in the ring stays as it was.
+//! A message that fits into a cell or the hold and is the first since a poll may be an answer, or
+//! be answered. If the [`Shuttle`] is there it goes with it, and its cell in the ring stays as it
+//! was.
 //!
-//! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is watched; if not, it
-//! rings ([`crate::bell`]). A consumer that stops watching says so, and looks once more behind a full fence. So one of the
-//! two sees the other (Dekker's argument), and a consumer looks at no ring in vain for long. The fence is
-//! paid once for all that was sent between two polls; before it the producer looks without one.
+//! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is
+//! watched; if not, it rings ([`crate::bell`]). A consumer that stops watching says so, and looks
+//! once more behind a full fence. So one of the two sees the other (Dekker's argument), and a
+//! consumer looks at no ring in vain for long. The fence is paid once for all that was sent between
+//! two polls; before it the producer looks without one.
 //!
 //! A producer that does not poll after its last messages has had no fence behind them. It may have
 //! read that it is watched while they were still in its processor's store buffer, where the
@@ -53,13 +60,14 @@
 //! nothing that was sent waits for a further call (after Morrison and Afek, "Temporally Bounding
 //! TSO for Fence-Free Asymmetric Synchronization", 2015).
 //!
-//! *Space* works alike: a producer that finds no room sets `wants space` and looks again behind a fence; the
-//! consumer gives cells back and looks at the flag behind a fence.
+//! *Space* works alike: a producer that finds no room sets `wants space` and looks again behind a
+//! fence; the consumer gives cells back and looks at the flag behind a fence.
 //!
 //! # Trust
 //!
-//! Each side keeps its own counters in its own memory. What it reads of the other's is checked: a tail that is not between
-//! the tail before and the head, a piece that does not lie in the ring, is [`Broken`].
+//! Each side keeps its own counters in its own memory. What it reads of the other's is checked: a
+//! tail that is not between the tail before and the head, a piece that does not lie in the ring, is
+//! [`Broken`].
 
 use netmod_core::stores::Processor;
 
@@ -99,8 +107,9 @@ const MAX_PIECE: usize = 16 << 10;
 
 /// Bytes of the ring to make where there is memory for any.
 ///
-/// What the producer writes over must be taken away from the consumer's caches if it is still there. Where that is what takes
-/// longest (see [`netmod_core::stores`]), a ring longer than those caches spares it.
+/// What the producer writes over must be taken away from the consumer's caches if it is still
+/// there. Where that is what takes longest (see [`netmod_core::stores`]), a ring longer than those
+/// caches spares it.
 pub(crate) fn good_ring() -> usize {
     match Processor::here() {
         Processor::Zen4 => MAX_RING,
@@ -112,7 +121,7 @@ pub(crate) fn good_ring() -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) &'static str);
 
-/// What a cell is.
+/// The kind of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Bytes of the stream, in the cell.
@@ -129,7 +138,8 @@ pub(crate) enum Kind {
     Reset,
     /// The same, because this side has its VC with the peer at another netmod.
     Elsewhere,
-    /// The producer is about to leave for a checkpoint; the length is the number of its round. See [`crate::pause`].
+    /// The producer is about to leave for a checkpoint; the length is the number of its round. See
+    /// [`crate::pause`].
     Suspend,
     /// The producer knows that the peer is about to leave, in the round of that number.
     Suspended,
@@ -169,28 +179,30 @@ impl Kind {
 /// Bits of a control word that say the kind.
 const KINDS: u8 = 0x3f;
 
-/// A control word: sequence number (32 bits), length (24 bits), who has written it (2 bits, of the shuttle only), kind (6 bits).
+/// A control word: sequence number (32 bits), length (24 bits), who has written it (2 bits, of the
+/// shuttle only), kind (6 bits).
 #[inline]
 fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
     u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
 }
 
-/// A level: sequence number of the cell that will publish the piece (32 bits), its first line in the bulk area (16 bits), bytes
-/// written (16 bits).
+/// A level: sequence number of the cell that will publish the piece (32 bits), its first line in
+/// the bulk area (16 bits), bytes written (16 bits).
 #[inline]
 fn level_word(seq: u32, at: u32, len: u32) -> u64 {
     debug_assert!(at.is_multiple_of(LINE as u32) && at / (LINE as u32) < 1 << 16 && len < 1 << 16);
     u64::from(seq) << 32 | u64::from(at / LINE as u32) << 16 | u64::from(len)
 }
 
-/// What the two sides share, with the orderings that the protocol needs. The ring's memory implements it, and loom's
-/// atomics do. The shuttle is the cell [`SHUTTLE`].
+/// The shared memory of a ring, with the orderings that the protocol needs. The mapped ring
+/// implements it, and loom's atomics do. The shuttle is the cell [`SHUTTLE`].
 pub(crate) trait RingMem {
     /// Acquire.
     fn control(&self, cell: u32) -> u64;
     /// Release.
     fn set_control(&self, cell: u32, word: u64);
-    /// Where in the bulk area the cell's bytes are; only after [`RingMem::control`] has said that there are some.
+    /// Offset of the cell's bytes in the bulk area; valid only after [`RingMem::control`] has said
+    /// that there are some.
     fn bulk_at(&self, cell: u32) -> u32;
     /// Before [`RingMem::set_control`].
     fn set_bulk_at(&self, cell: u32, at: u32);
@@ -200,7 +212,7 @@ pub(crate) trait RingMem {
     fn tail(&self) -> u32;
     /// Release.
     fn set_tail(&self, tail: u32);
-    /// What [`level_word`] has made of the open piece, or 0. Acquire.
+    /// The [`level_word`] of the open piece, or 0. Acquire.
     fn level(&self) -> u64;
     /// Release.
     fn set_level(&self, word: u64);
@@ -232,7 +244,8 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// Of a ring of so many bytes: a multiple of [`MIN_RING`], at most [`MAX_RING`].
+    /// Returns the sizes in a ring of so many bytes: a multiple of [`MIN_RING`], at most
+    /// [`MAX_RING`].
     pub(crate) const fn of(bytes: usize) -> Geometry {
         debug_assert!(bytes.is_multiple_of(MIN_RING) && bytes >= MIN_RING && bytes <= MAX_RING);
         let cells = match 1 << (bytes / 256).ilog2() {
@@ -261,12 +274,12 @@ impl Geometry {
         self.hold_start() + self.hold as usize
     }
 
-    /// Where the bulk area ends and the hold begins.
+    /// Returns the offset of the hold, which follows the bulk area.
     pub(crate) fn hold_start(&self) -> usize {
         self.bulk_start() + self.bulk as usize
     }
 
-    /// Where the cells end and the bulk area begins.
+    /// Returns the offset of the bulk area, which follows the cells.
     pub(crate) fn bulk_start(&self) -> usize {
         CONTROL + self.cells as usize * LINE
     }

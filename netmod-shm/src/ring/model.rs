@@ -1,9 +1,10 @@
-//! Model check of rings and doorbells: all interleavings of a producer and a consumer, by loom. The content of a cell
-//! is a `loom::cell::UnsafeCell`, so that content that is read before it was written, or overwritten
-//! before it was given back, is reported as a race; a lost wake-up is a deadlock or a failed assertion.
+//! Model check of rings and doorbells: all interleavings of a producer and a consumer, by loom. The
+//! content of a cell is a `loom::cell::UnsafeCell`, so that content that is read before it was
+//! written, or overwritten before it was given back, is reported as a race; a lost wake-up is a
+//! deadlock or a failed assertion.
 //!
-//! Each weakening of the memory that the protocol rests on ([`Weak`]) must be found: the last tests show that
-//! the model would notice.
+//! Each weakening of the memory that the protocol rests on ([`Weak`]) must be found: the last tests
+//! show that the model would notice.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +18,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use super::{Consumer, Geometry, Kind, Place, Producer, RingMem, SHUTTLE, Shuttle};
 use crate::bell::{self, BellMem};
 
-/// What is left out of the memory's promises.
+/// A promise of the memory that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weak {
     Nothing,
@@ -63,7 +64,7 @@ pub(super) struct Shared {
     weak: Weak,
     cells: [Line; CELLS],
     shuttle: Rc<Line>,
-    /// Of the bulk area: room for a batch of two.
+    /// The bulk area: room for a batch of two.
     bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
     level: AtomicU64,
@@ -114,7 +115,7 @@ impl Shared {
         if cell == SHUTTLE { &self.shuttle } else { &self.cells[cell as usize] }
     }
 
-    /// What a cell or the shuttle has beside its control word.
+    /// Returns the content of a cell or the shuttle.
     pub(super) fn content(&self, cell: u32) -> &UnsafeCell<u32> {
         &self.line(cell).content
     }
@@ -237,7 +238,7 @@ impl Sender {
         true
     }
 
-    /// What a poll does about sends.
+    /// Does a poll's work for sends.
     fn settle(&mut self) {
         if self.ring.needs_bell() && bell::ring(&self.shared.bells[0], 1) {
             self.shared.bells[0].pipe.notify();
@@ -251,8 +252,8 @@ impl Sender {
         }
     }
 
-    /// So much time that all stores have left the processor, and the consumer, if it sleeps, wakes
-    /// for its second look.
+    /// Lets so much time pass that all stores have left the processor, and the consumer, if it
+    /// sleeps, wakes for its second look.
     fn let_time_pass(&self) {
         fence(loom::sync::atomic::Ordering::SeqCst);
         self.shared.bells[0].pipe.notify();
@@ -366,7 +367,7 @@ fn messages(weak: Weak, total: u32, batch: u32) {
     explore(weak, Then::Polls, total, batch);
 }
 
-/// As [`messages`], from a producer that does not poll.
+/// Like [`messages`], from a producer that does not poll.
 fn unattended(weak: Weak, total: u32, batch: u32) {
     explore(weak, Then::Computes, total, batch);
 }
@@ -429,7 +430,8 @@ fn the_model_finds_a_missing_second_look() {
     unattended(Weak::SecondLook, 1, 1);
 }
 
-/// Two messages are added to an open piece, which the sender closes only if it goes on with a third; it rings no bell.
+/// Two messages are added to an open piece, which the sender closes only if it goes on with a
+/// third; it rings no bell.
 fn open_piece(weak: Weak, goes_on: bool) {
     tried(module_path!(), weak);
     let name = format!("an open piece, goes on: {goes_on}");

@@ -2,7 +2,7 @@
 
 use super::{Broken, Geometry, Kind, LINE, RingMem, SHUTTLE, Shuttle, control_word, level_word};
 
-/// Where the content of a cell that was reserved is to be written.
+/// Reserved room for the content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In the cell of this number.
@@ -13,8 +13,8 @@ pub(crate) enum Place {
 
 /// Bytes of the bulk area that small messages fill together.
 const BATCH: u32 = 512;
-/// Of so many cells in a row, at least the last that fill the ring once are written there: numbers come round, and a cell that was left out for
-/// that long would be taken for a new one.
+/// Of so many cells in a row, at least the last that fill the ring once are written there: numbers
+/// come round, and a cell that was left out for that long would be taken for a new one.
 const REFRESH: u32 = 1 << 20;
 
 /// A piece of the bulk area that is being filled: the open piece.
@@ -34,12 +34,13 @@ pub(crate) struct Producer<M> {
     head: u32,
     /// Cells given back, as far as is known.
     tail: u32,
-    /// Where the next piece goes in the bulk area, and where the oldest one that is still in use begins.
+    /// Offsets in the bulk area: of the next piece, and of the oldest one that is still in use.
     bulk_head: u32,
     bulk_tail: u32,
     /// Bytes of the bulk area between them, so that full and empty differ.
     bulk_used: u32,
-    /// For each cell, where the bulk area's use ended when it was written, and how much was used up to it in all.
+    /// For each cell, where the bulk area's use ended when it was written, and how much was used up
+    /// to it in all.
     ends: Box<[(u32, u32)]>,
     /// All bytes of the bulk area ever used, and of them those that were given back; modulo 2^32.
     bulk_total: u32,
@@ -80,7 +81,7 @@ impl<M> Producer<M> {
 }
 
 impl<M: RingMem> Producer<M> {
-    /// Of a ring that nobody has written to.
+    /// Creates the producer of a ring that nobody has written to.
     pub(crate) fn new(mem: M, geometry: Geometry) -> Producer<M> {
         Producer {
             mem,
@@ -152,7 +153,8 @@ impl<M: RingMem> Producer<M> {
         Ok(Some(Place::Cell(self.head & self.mask)))
     }
 
-    /// Room for `len` bytes, at most [`Producer::piece`], in the bulk area. `None` if the ring is full.
+    /// Room for `len` bytes, at most [`Producer::piece`], in the bulk area. `None` if the ring is
+    /// full.
     #[inline]
     pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Place>, Broken> {
         debug_assert!(len <= self.piece());
@@ -167,7 +169,7 @@ impl<M: RingMem> Producer<M> {
         Ok(self.find(len).map(Place::Bulk))
     }
 
-    /// Where `len` bytes are free in one piece.
+    /// Returns the offset of `len` free bytes in one piece.
     #[inline]
     fn find(&self, len: u32) -> Option<u32> {
         let (head, tail, size) = (self.bulk_head, self.bulk_tail, self.geometry.bulk);
@@ -190,13 +192,13 @@ impl<M: RingMem> Producer<M> {
         self.head & self.mask
     }
 
-    /// Where the next piece of `len` bytes will probably be written, if that is known to be free.
+    /// Returns the probable offset of the next piece of `len` bytes, if that is known to be free.
     #[inline]
     pub(crate) fn next_bulk(&self, len: usize) -> Option<u32> {
         self.find(len as u32)
     }
 
-    /// What was reserved has been written, `len` bytes of it: publishes it.
+    /// Publishes reserved room, of which `len` bytes were written.
     #[inline]
     pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize) {
         let cell = self.next_cell();
@@ -207,13 +209,14 @@ impl<M: RingMem> Producer<M> {
         self.account(place, len);
     }
 
-    /// Whether the next cell may go with the shuttle, and its place in the ring stay as it was.
+    /// Returns true if the next cell may go with the shuttle, and its cell in the ring stay as it
+    /// was.
     #[inline]
     pub(crate) fn may_shuttle(&self, shuttle: &Shuttle) -> bool {
         shuttle.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
     }
 
-    /// As [`Producer::commit`], of a cell that goes with the shuttle.
+    /// Publishes a cell that goes with the shuttle; see [`Producer::commit`].
     #[inline]
     pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, kind: Kind, len: usize) {
         debug_assert!(self.may_shuttle(shuttle) && matches!(place, Place::Cell(_)));
@@ -245,9 +248,10 @@ impl<M: RingMem> Producer<M> {
         self.longest_batch as usize
     }
 
-    /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the present batch, or in a
-    /// new one; and whether the batch then has no room for `next` more. When they are written, [`Producer::show`] or
-    /// [`Producer::publish`] makes them known. `None` if the ring is full.
+    /// Room for `len` bytes, at most [`Producer::batch`], in the bulk area: behind what is in the
+    /// present batch, or in a new one; and whether the batch then has no room for `next` more. When
+    /// they are written, [`Producer::show`] or [`Producer::publish`] makes them known. `None` if
+    /// the ring is full.
     #[inline]
     pub(crate) fn append(&mut self, len: usize, next: usize) -> Result<Option<(u32, bool)>, Broken> {
         debug_assert!(len <= self.batch());
@@ -282,13 +286,15 @@ impl<M: RingMem> Producer<M> {
         }
     }
 
-    /// Returns true if the consumer seems not to look at this ring. Without a fence: it may have begun or stopped to.
+    /// Returns true if the consumer seems not to look at this ring. Without a fence: it may have
+    /// begun or stopped to.
     #[inline]
     pub(crate) fn seems_unwatched(&self) -> bool {
         !self.mem.watched()
     }
 
-    /// Publishes the present batch; whether the consumer does not look at this ring, so that it must be told.
+    /// Publishes the present batch. Returns true if the consumer does not look at this ring, and
+    /// must be told.
     #[inline]
     pub(crate) fn needs_bell(&mut self) -> bool {
         self.publish();

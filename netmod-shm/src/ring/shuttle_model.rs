@@ -1,5 +1,6 @@
-//! Model check of the shuttle: all interleavings of two ranks that write to each other, by loom. What the one writes over before the
-//! other has read it, or reads before it was written, is reported as a race.
+//! Model check of the shuttle: all interleavings of two ranks that write to each other, by loom.
+//! What the one writes over before the other has read it, or reads before it was written, is
+//! reported as a race.
 
 #![allow(unsafe_code)]
 
@@ -41,7 +42,8 @@ impl Rank {
         let Ok(Some(cell @ Place::Cell(number))) = self.producer.reserve() else { panic!("no room") };
         let shuttled = self.producer.may_shuttle(&self.shuttle);
         self.producer.mem.content(if shuttled { SHUTTLE } else { number }).with_mut(|p| {
-            // SAFETY: the cell was reserved, or the shuttle is here, so that the other does not touch it; loom checks that.
+            // SAFETY: the cell was reserved, or the shuttle is here, so that the other does not
+            // touch it; loom checks that.
             unsafe { *p = self.sent };
         });
         match shuttled {
@@ -67,7 +69,8 @@ impl Rank {
     }
 }
 
-/// Each rank does what its string says: `p`uts or `t`akes. Returns how many cells of each came with the shuttle, at least.
+/// Each rank does what its string says: `p`uts or `t`akes. Returns how many cells of each came with
+/// the shuttle, at least.
 fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32; 2]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

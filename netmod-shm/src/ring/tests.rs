@@ -90,8 +90,8 @@ fn the_parts_of_a_ring_fill_it() {
     }
 }
 
-/// Pieces of random lengths: no piece that is in use is given out again, and there is always room for one when all
-/// that is due was given back.
+/// Pieces of random lengths: no piece that is in use is given out again, and there is always room
+/// for one when all that is due was given back.
 #[test]
 fn pieces_never_overlap_and_room_never_ends() {
     for bytes in [MIN_RING, 16 << 10, CACHED_RING, CACHED_RING + MIN_RING, MAX_RING] {
@@ -190,7 +190,7 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
     }
 }
 
-/// What is shown of an open piece is read at once, each byte once, whatever follows.
+/// Shown bytes of an open piece are read at once, each byte once, whatever follows.
 #[test]
 fn an_open_piece_is_read_while_it_is_filled() {
     let g = Geometry::of(16 << 10);
@@ -225,7 +225,8 @@ fn an_open_piece_is_read_while_it_is_filled() {
     }
 }
 
-/// A level that lies outside of the ring, or differs from the cell that follows it, is the peer's fault; no level is read twice.
+/// A level that lies outside of the ring, or differs from the cell that follows it, is the peer's
+/// fault; no level is read twice.
 #[test]
 fn nonsense_in_a_level_is_found() {
     let g = Geometry::of(MIN_RING);
@@ -236,7 +237,8 @@ fn nonsense_in_a_level_is_found() {
         mem.level.set(1 << 32 | u64::from(at) << 16 | u64::from(len));
         assert!(c.peek_open().is_err(), "{at} {len}");
     }
-    // Read as 64 bytes at line 1; then the level moves, or a cell of another place, length or kind follows.
+    // Read as 64 bytes at line 1; then the level moves, or a cell of another place, length or kind
+    // follows.
     let moved = mem(g);
     let (_, mut c) = pair(&moved, g);
     moved.level.set(1 << 32 | 1 << 16 | 64);
@@ -319,13 +321,14 @@ fn nonsense_of_a_peer_is_noticed() {
     assert!(p.refresh().is_err(), "a tail that goes back");
 }
 
-/// Who has the shuttle, and that cells stay in order whichever way they go.
+/// The shuttle changes sides, and cells stay in order by either route.
 #[test]
 fn the_shuttle_goes_back_and_forth() {
     let g = Geometry::of(MIN_RING);
     let (up, down) = (mem(g), mem(g));
     let (mut to_higher, mut at_higher) = pair(&up, g);
-    // The line is in the ring of the lower rank; here each ring has one, and what is written to it is carried over.
+    // The line is in the ring of the lower rank; here each ring has one, and what is written to it
+    // is carried over.
     let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
     assert!(lower.is_here() && !higher.is_here());
 
@@ -372,7 +375,7 @@ fn the_shuttle_goes_back_and_forth() {
     assert!(at_lower.is_alternating());
 }
 
-/// What the shuttle has in its hold takes no room in the ring.
+/// The payload of the shuttle takes no room in the ring.
 #[test]
 fn what_is_in_the_hold_is_given_back_with_the_shuttle() {
     let g = Geometry::of(16 << 10);

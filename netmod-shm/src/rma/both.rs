@@ -10,7 +10,7 @@ use crate::reach::write;
 use crate::segment::Segment;
 use crate::transfers::{Entry, Region};
 
-/// Writes a part of a region for its reader; whether there was one.
+/// Writes a part of a region for its reader. Returns true if there was one.
 fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Region, Entry)) -> bool {
     let reader = entry.peer;
     let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.mem.len as u64);
@@ -30,7 +30,7 @@ fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Re
 }
 
 impl ShmNetmod {
-    /// Whether a reader may want to be helped with a region of this side's.
+    /// Returns true if a reader may want help with a region of this side.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         let t = &self.transfers;
@@ -41,7 +41,7 @@ impl ShmNetmod {
         self.transfers.helped != 0 || self.segment.as_ref().is_ok_and(|s| s.wanted().load(Relaxed) != 0)
     }
 
-    /// Writes a part of what a reader reads; whether there was one.
+    /// Writes a part of what a reader reads. Returns true if there was one.
     #[cold]
     pub(crate) fn help(&mut self) -> bool {
         let Ok(segment) = &self.segment else { return false };

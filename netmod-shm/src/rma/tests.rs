@@ -1,4 +1,5 @@
-//! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether they are permitted.
+//! Transfers between two netmods of this process: contents, bounds, ends of regions, and whether
+//! they are permitted.
 
 use netmod_core::rma::Regions;
 use netmod_core::{Diagnose, Events, Netmod, PollOrder, Time};
@@ -124,7 +125,7 @@ fn there_are_only_so_many_regions() {
     p.register(0, &mut mem, Access::RemoteWrite);
 }
 
-/// What is for peers and what is for local use keep to a half each.
+/// Regions for peers and those for local use keep to a half each.
 #[test]
 fn only_so_many_bytes_are_registered() {
     let mut p = Pair::new("bytes");
@@ -147,7 +148,8 @@ fn only_so_many_bytes_are_registered() {
     }
 }
 
-/// The owner of a region that a peer is writing into gets it back when the peer is through, or dead.
+/// The owner of a region that a peer is writing into gets it back when the peer is through, or
+/// dead.
 #[test]
 fn a_region_is_taken_back_from_its_writer() {
     let mut p = Pair::new("take-back");
@@ -187,7 +189,8 @@ fn a_region_is_taken_back_from_its_writer() {
     }
 }
 
-/// Another process has the peer's number by the time that a transfer moves: nothing of it counts, and nothing is written.
+/// Another process has the peer's number by the time that a transfer moves: nothing of it counts,
+/// and nothing is written.
 #[test]
 fn who_the_peer_is_is_known_with_each_part() {
     let mut p = Pair::new("parts");
@@ -218,7 +221,8 @@ fn who_the_peer_is_is_known_with_each_part() {
 fn where_the_token_is_not_found_nothing_is_touched() {
     let mut p = Pair::new("probe");
     let mut mem = vec![0u8; 8];
-    // Sets where rank 1 says that its token is, and returns what it has said before. Rank 0 has not looked yet.
+    // Sets where rank 1 says that its token is, and returns what it has said before. Rank 0 has not
+    // looked yet.
     let say = |p: &mut Pair, at: u64| {
         let vc = p.vcs[0];
         p.nets[0].links.get_mut(vc).expect("a link").attach = None;

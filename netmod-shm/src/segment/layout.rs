@@ -1,10 +1,11 @@
-//! Where everything is in a segment: a pure function of the number of ranks.
+//! The layout of a segment: a pure function of the number of ranks.
 
 #[cfg(test)]
 use crate::ring::CACHED_RING;
 use crate::ring::{MAX_RING, MIN_RING};
 
-/// Most ranks of one segment: the doorbells of a rank are one cache line, and every pair can have a ring.
+/// Most ranks of one segment: the doorbells of a rank are one cache line, and every pair can have a
+/// ring.
 pub(crate) const MAX_RANKS: u32 = 448;
 /// Bytes of a segment for each rank, at most.
 pub(crate) const RANK_BYTES: usize = 2 << 20;
@@ -38,7 +39,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Of a segment for so many ranks: at least 2, at most [`MAX_RANKS`].
+    /// Returns the layout for so many ranks: at least 2, at most [`MAX_RANKS`].
     pub(crate) fn of(ranks: u32) -> Layout {
         debug_assert!((2..=MAX_RANKS).contains(&ranks));
         let n = ranks as usize;
@@ -56,8 +57,9 @@ impl Layout {
         self.pool_at + self.pool_len
     }
 
-    /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are taken: an even share of
-    /// the pool, but no more than `most`, or 64 KiB if that is more, as long as it leaves enough for the smallest ring for every other pair.
+    /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are
+    /// taken: an even share of the pool, but no more than `most`, or 64 KiB if that is more, as
+    /// long as it leaves enough for the smallest ring for every other pair.
     pub(crate) fn ring_bytes(&self, nth: u32, used: usize, most: usize) -> Option<usize> {
         let pairs = self.ranks as usize * (self.ranks as usize - 1);
         let others = pairs.checked_sub(nth as usize + 1)?;
@@ -81,7 +83,7 @@ mod tests {
         assert!(Layout::of(2).pool_len > 2 * MAX_RING * 9 / 10);
     }
 
-    /// However many ranks there are, every pair gets a ring, and the first ones get large ones.
+    /// Every pair gets a ring for any number of ranks, and the first ones get large ones.
     #[test]
     fn every_pair_gets_a_ring() {
         for ranks in [2, 3, 4, 8, 9, 31, 32, 33, 64, 128, 256, 447, MAX_RANKS] {

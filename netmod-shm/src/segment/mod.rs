@@ -1,4 +1,5 @@
-//! The segment: the memory that the ranks of one node share, how they find it, and how it disappears.
+//! The segment: the memory that the ranks of one node share, how they find it, and how it
+//! disappears.
 //!
 //! # Layout
 //!
@@ -11,24 +12,28 @@
 //! | for each rank, which of these are read by both sides, and how far | 4160 each |
 //! | the pool of rings | the rest |
 //!
-//! All of it together is at most 2 MiB for each rank of the node ([`layout`]); for two ranks it is 0.5 MiB. A pair gets
-//! its ring from the pool when it is first used: 64 to 256 KiB, or 4 KiB when the pool has hardly more left than that for
-//! every other pair. So memory is bounded, and nothing waits for a ring.
+//! All of it together is at most 2 MiB for each rank of the node ([`layout`]); for two ranks it is
+//! 0.5 MiB. A pair gets its ring from the pool when it is first used: 64 to 256 KiB, or 4 KiB when
+//! the pool has hardly more left than that for every other pair. So memory is bounded, and nothing
+//! waits for a ring.
 //!
 //! # Finding it
 //!
-//! The name follows from the user, the job, and the node as the launcher numbers it: ranks that it puts on different nodes
-//! share nothing, unless `NETMOD_SHM_RANKS` says that those in one folder belong together. A rank that finds no such file makes one without a name (`O_TMPFILE`, mode
-//! 0600), prepares its header, holds a lock on it, and gives it the name; only one rank can do that. It then allocates all
-//! of the memory, so that a small `/dev/shm` is an error here and never a signal later, and says in the header how that
-//! went. The others wait for this word; it holds a second lock until it has given it, so that when it dies before
-//! that, one of them does the rest. All ranks of a job have done this when the barrier that follows
-//! ends; the first to know that removes the name. From then on nothing is left when the last process ends, however
-//! it ends. If the job does not start, the last process to give up removes it. A file whose makers died before that has no
-//! lock: whoever makes a segment next removes it.
+//! The name follows from the user, the job, and the node as the launcher numbers it: ranks that it
+//! puts on different nodes share nothing, unless `NETMOD_SHM_RANKS` says that those in one folder
+//! belong together. A rank that finds no such file makes one without a name (`O_TMPFILE`, mode
+//! 0600), prepares its header, holds a lock on it, and gives it the name; only one rank can do
+//! that. It then allocates all of the memory, so that a small `/dev/shm` is an error here and never
+//! a signal later, and says in the header how that went. The others wait for this word; it holds a
+//! second lock until it has given it, so that when it dies before that, one of them does the rest.
+//! All ranks of a job have done this when the barrier that follows ends; the first to know that
+//! removes the name. From then on nothing is left when the last process ends, however it ends. If
+//! the job does not start, the last process to give up removes it. A file whose makers died before
+//! that has no lock: whoever makes a segment next removes it.
 //!
-//! A rank's card has the segment's nonce and the token of its slot. So who has the same boot id but another
-//! `/dev/shm` is told apart, and a slot that is somebody else's is not taken for the peer's.
+//! A rank's card has the segment's nonce and the token of its slot. So who has the same boot id but
+//! another `/dev/shm` is told apart, and a slot that is somebody else's is not taken for the
+//! peer's.
 
 pub(crate) mod layout;
 pub(crate) mod raw;
@@ -69,13 +74,13 @@ const LEFT: u32 = 3;
 /// Its owner is away for a checkpoint.
 const AWAY: u32 = 4;
 
-/// Whose lock the one has that allocates the memory: no rank's.
+/// The number of the lock of the process that allocates the memory: no rank's.
 const MAKER: u32 = MAX_RANKS;
 
-/// How long a rank waits for the one that makes the segment.
+/// Time that a rank waits for the one that makes the segment.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it looks: each pause is twice the one before. Hundreds of ranks that look every millisecond keep the one that
-/// allocates the memory from doing so.
+/// First pause between two looks; each pause is twice the one before. Hundreds of ranks that look
+/// every millisecond keep the one that allocates the memory from doing so.
 const NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(32);
 
@@ -124,7 +129,7 @@ fn load_bytes<const N: usize, const B: usize>(from: &[AtomicU64; N]) -> [u8; B] 
     out
 }
 
-/// What came of opening the file that has the name.
+/// The outcome of opening the file that has the name.
 enum Found {
     Joined(File),
     Nothing,
@@ -133,7 +138,8 @@ enum Found {
 }
 
 impl Segment {
-    /// Joins the segment of `me`'s job and `node` in `folder`, which is made for `ranks` ranks if it is not there.
+    /// Joins the segment of `me`'s job and `node` in `folder`, which is made for `ranks` ranks if
+    /// it is not there.
     ///
     /// Waits for the rank that makes it, at most 20 seconds.
     ///
@@ -250,7 +256,7 @@ impl Segment {
         slot.probe_at.store(self.token.as_ptr() as u64, Relaxed);
     }
 
-    /// What it is, for people.
+    /// Describes it for human readers.
     pub(crate) fn describe(&self) -> String {
         format!(
             "slot {} of {} of a segment of {} KiB",
@@ -296,7 +302,7 @@ impl Segment {
         slot.pipe_device.store(name.device, Release);
     }
 
-    /// Where a rank's pipe is.
+    /// Returns the name of a rank's pipe.
     pub(crate) fn pipe(&self, slot: usize) -> PipeName {
         let slot = self.slot(slot);
         let device = slot.pipe_device.load(Acquire);
@@ -334,7 +340,7 @@ impl Segment {
         (slot < self.ranks() && i < layout::REGIONS).then(|| self.map.joint(slot, i))
     }
 
-    /// Whether a slot is that of a process with this token.
+    /// Returns true if a slot is that of a process with this token.
     pub(crate) fn has_token(&self, slot: usize, token: &[u8; 16]) -> bool {
         slot < self.ranks()
             && self.slot(slot).state.load(Acquire) != 0
@@ -378,7 +384,7 @@ impl Segment {
         self.slot(self.me).state.store(LEFT, Release);
     }
 
-    /// Whether the process of a slot has said that it leaves.
+    /// Returns true if the process of a slot has announced that it leaves.
     pub(crate) fn has_left(&self, slot: usize) -> bool {
         self.slot(slot).state.load(Acquire) == LEFT
     }
@@ -388,7 +394,8 @@ impl Segment {
         self.map.sleep_word(slot)
     }
 
-    /// Whether a rank is in another PID namespace than this one, so that they cannot find each other's pipes.
+    /// Returns true if a rank is in another PID namespace than this one, so that they cannot find
+    /// each other's pipes.
     pub(crate) fn has_other_namespaces(&self) -> bool {
         let namespace = |i: usize| self.slot(i).pid_namespace.load(Relaxed);
         let joined = |i: &usize| self.slot(*i).state.load(Acquire) != 0;
@@ -400,12 +407,12 @@ impl Segment {
         self.slot(slot).unwakeable.store(1, Release);
     }
 
-    /// Whether some peer cannot wake this rank.
+    /// Returns true if some peer cannot wake this rank.
     pub(crate) fn is_unwakeable(&self) -> bool {
         self.slot(self.me).unwakeable.load(Relaxed) != 0
     }
 
-    /// Whether the process of a slot lives, as the kernel knows it: its lock is gone when it is.
+    /// Returns true if the process of a slot lives: the kernel releases its lock when it ends.
     /// One that is away lives.
     pub(crate) fn lives(&self, slot: usize) -> bool {
         let locked = || sys::is_rank_locked(&self.file, slot as u32).unwrap_or(true);
@@ -474,7 +481,8 @@ impl Segment {
 }
 
 impl Drop for Segment {
-    /// Who gives up before the job has started leaves the name to those who still may come; the last one takes it along.
+    /// Leaves the name, if the job has not started, to those who still may come; the last process
+    /// removes it.
     fn drop(&mut self) {
         // This gives up the shared lock that the file had.
         if self.file.try_lock().is_ok() {
@@ -510,7 +518,8 @@ fn find(path: &Path) -> io::Result<Found> {
     }
 }
 
-/// Makes a segment whose memory is not allocated yet, with a shared lock on it, the maker's, and a name.
+/// Makes a segment whose memory is not allocated yet, with a shared lock on it, the maker's, and a
+/// name.
 fn make(folder: &Path, path: &Path, layout: &Layout, nonce: [u8; 16]) -> io::Result<File> {
     let file = sys::create_unnamed(folder)?;
     sys::allocate(&file, layout::HEADER as u64)?;

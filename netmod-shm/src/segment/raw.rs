@@ -1,7 +1,8 @@
-//! The mapped segment: raw memory that other processes write, behind types that are sound whatever they write.
+//! The mapped segment: raw memory that other processes write, behind types that are sound whatever
+//! they write.
 //!
-//! Everything that is read as a value is an atomic, for which every pattern of bits is one. Content of
-//! rings is only ever copied, in and out, within bounds that are this process's own.
+//! Everything that is read as a value is an atomic, for which every pattern of bits is one. Content
+//! of rings is only ever copied, in and out, within bounds that are this process's own.
 
 #![allow(unsafe_code)]
 
@@ -31,11 +32,11 @@ pub(crate) struct HeaderWords {
     pub(crate) ranks: AtomicU32,
     /// One of the constants in [`crate::segment`].
     pub(crate) state: AtomicU32,
-    /// What the system said when memory could not be had.
+    /// The system's error when memory could not be allocated.
     pub(crate) error: AtomicU32,
     /// Slots given out.
     pub(crate) claimed: AtomicU32,
-    /// What the segment is recognised by: 16 random bytes.
+    /// The identity of the segment: 16 random bytes.
     pub(crate) nonce: [AtomicU64; 2],
     /// Pairs with a ring (upper 24 bits), and bytes of the pool that they take.
     pub(crate) pool: AtomicU64,
@@ -43,7 +44,7 @@ pub(crate) struct HeaderWords {
     pub(crate) made: [AtomicU64; 2],
 }
 
-/// What a rank says of itself, and its doorbells.
+/// A rank's description of itself, and its doorbells.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -54,13 +55,14 @@ pub(crate) struct Slot {
     pub(crate) pipe_fd: AtomicU32,
     pub(crate) pipe_inode: AtomicU64,
     pub(crate) pipe_device: AtomicU64,
-    /// What the slot is recognised by: 16 random bytes, which are in the owner's business card.
+    /// The identity of the slot: 16 random bytes, which are in the owner's business card.
     pub(crate) token: [AtomicU64; 2],
     /// A MAC with the job key.
     pub(crate) proof: [AtomicU64; 4],
-    /// Where in the process's memory the token is, too: who can read it there can use cross-memory attach.
+    /// Address of a copy of the token in the process's memory: a peer that can read it there can
+    /// use cross-memory attach.
     pub(crate) probe_at: AtomicU64,
-    /// Which PID namespace the process is in; 0 if it does not know.
+    /// The PID namespace of the process; 0 if it does not know.
     pub(crate) pid_namespace: AtomicU64,
     /// The last round of checkpoints from which the rank has come back.
     pub(crate) back: AtomicU32,
@@ -113,7 +115,8 @@ impl Map {
     }
 
     pub(crate) fn header(&self) -> &HeaderWords {
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned to a page; all atomics.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned to a page; all
+        // atomics.
         unsafe { &*self.at(0).cast() }
     }
 
@@ -123,8 +126,8 @@ impl Map {
     /// If there is none of this number.
     pub(crate) fn slot(&self, i: usize) -> &Slot {
         assert!(i < self.layout.ranks as usize);
-        // SAFETY: slots follow the header, `i` is one of them; aligned to 256 bytes; all atomics but the padding,
-        // which nobody reads.
+        // SAFETY: slots follow the header, `i` is one of them; aligned to 256 bytes; all atomics
+        // but the padding, which nobody reads.
         unsafe { &*self.at(HEADER + i * SLOT).cast() }
     }
 
@@ -154,7 +157,8 @@ impl Map {
     /// If there is no such region.
     pub(crate) fn joint(&self, slot: usize, i: usize) -> &Joint {
         assert!(slot < self.layout.ranks as usize && i < REGIONS);
-        // SAFETY: one of the other lines of a rank, aligned to a line, within the mapping; all atomics.
+        // SAFETY: one of the other lines of a rank, aligned to a line, within the mapping; all
+        // atomics.
         unsafe { &*self.at(self.layout.joints_at + (slot * JOINTS + 1 + i) * JOINT).cast() }
     }
 
@@ -170,7 +174,7 @@ impl Map {
         SleepWord { slot: NonNull::from(self.slot(i)), _map: Arc::clone(self) }
     }
 
-    /// Where the ring of an ordered pair is.
+    /// Returns the offset of an ordered pair's ring.
     ///
     /// # Panics
     /// If there is no such pair.
@@ -202,7 +206,8 @@ pub(crate) struct HeaderMap(MmapRaw);
 
 impl HeaderMap {
     pub(crate) fn words(&self) -> &HeaderWords {
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned to a page; all atomics.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned to a page; all
+        // atomics.
         unsafe { &*self.0.as_mut_ptr().cast() }
     }
 }

@@ -27,10 +27,10 @@ use super::{
 };
 use crate::sys;
 
-/// What the name ends with at which ranks meet that come back.
+/// Suffix of the name by which ranks that come back find each other.
 const BACK: &str = ".back";
 
-/// What a rank that is away knows of its segment.
+/// The knowledge that a rank keeps of its segment while it is away.
 #[derive(Clone, Debug)]
 pub(crate) struct Parked {
     path: PathBuf,
@@ -79,8 +79,8 @@ impl Segment {
         matches!(self.slot(slot).state.load(Acquire), 0 | AWAY)
     }
 
-    /// As [`Segment::is_away`], where a ring to the rank was made before: it has seen that ring, or
-    /// this says that it is away.
+    /// Like [`Segment::is_away`], where a ring to the rank was made before: it has seen that ring,
+    /// or this says that it is away.
     pub(crate) fn is_surely_away(&self, slot: usize) -> bool {
         fence(SeqCst);
         self.is_away(slot)
@@ -130,7 +130,7 @@ impl Segment {
         Ok(())
     }
 
-    /// What is to be kept of it while this rank is away.
+    /// Returns what to keep of it while this rank is away.
     ///
     /// # Errors
     /// Of the system, which does not say what file it is.

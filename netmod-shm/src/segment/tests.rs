@@ -144,7 +144,8 @@ fn rings_are_given_out_once_and_checked_when_they_are_found() {
     }
 }
 
-/// A rank that dies after it has given the name, and before the memory is there: somebody who waits for it does the rest.
+/// A rank that dies after it has given the name, and before the memory is there: somebody who waits
+/// for it does the rest.
 #[test]
 fn what_a_dead_maker_has_begun_is_finished() {
     let f = Folder::new();

@@ -10,7 +10,7 @@ use crate::segment::Segment;
 pub(crate) struct Share {
     job: Job,
     parts: u32,
-    /// What this side has claimed ends here, in bytes of the transfer.
+    /// End of what this side has claimed, in bytes of the transfer.
     upto: usize,
 }
 
@@ -49,8 +49,8 @@ impl Transfer {
     }
 }
 
-/// Up to where this side is to copy, in bytes of the transfer, of which it may have copied all; `None` if the rest is the other side's, which ends
-/// the share if it is there.
+/// Returns the end of what this side is to copy, in bytes of the transfer, all of which may be
+/// copied already. `None` if the rest is the other side's; that ends the share once it has arrived.
 ///
 /// # Errors
 /// The peer breaks the rules.

@@ -1,4 +1,5 @@
-//! Joint gets between two netmods of this process: contents, owners who do nothing or cannot, endings on both sides, and nonsense.
+//! Joint gets between two netmods of this process: contents, owners who do nothing or cannot,
+//! endings on both sides, and nonsense.
 
 use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{Event, Events, Netmod, PollOrder, Rma, Time, VcError};
@@ -62,7 +63,7 @@ impl Get {
         Key::parse(&self.key).expect("a key of its own").place as usize
     }
 
-    /// What both sides have written of the get.
+    /// Returns the words of the get that both sides write.
     fn joint(&self) -> &Joint {
         let segment = self.p.nets[1].segment.as_ref().expect("a segment");
         segment.joint(segment.me(), self.place()).expect("a line")

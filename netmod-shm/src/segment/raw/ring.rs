@@ -1,4 +1,5 @@
-//! The memory of a ring in the mapped segment: what is written to it and lent from it, and the words that the protocol needs.
+//! The memory of a ring in the mapped segment: what is written to it and lent from it, and the
+//! words that the protocol needs.
 
 #![allow(unsafe_code)]
 
@@ -13,13 +14,14 @@ use netmod_core::{Header, Request, RxBuf, Stores};
 use super::Map;
 use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem, SHUTTLE};
 
-/// Where in a cell the header of a message is that goes on in the bulk area: behind the words that say what and where.
+/// Offset in a cell of the header of a message that continues in the bulk area: behind the words
+/// that say what and where.
 const HEAD_AT: usize = 16;
 
-/// Where in a ring's control block the shuttle is.
+/// Offset of the shuttle in a ring's control block.
 const SHUTTLE_AT: usize = 4 * LINE;
 const _: () = assert!(SHUTTLE_AT + LINE <= CONTROL);
-/// Where in it the level of the open piece is: in the producer's line.
+/// Offset there of the open piece's level: in the producer's line.
 const LEVEL_AT: usize = 2 * LINE + 8;
 
 /// The memory of one ring.
@@ -38,7 +40,8 @@ pub(crate) struct RawRing {
     _map: Arc<Map>,
 }
 
-// SAFETY: addresses within a mapping that lives as long as the value; what is there is shared between processes anyway.
+// SAFETY: addresses within a mapping that lives as long as the value; what is there is shared
+// between processes anyway.
 unsafe impl Send for RawRing {}
 
 impl RawRing {
@@ -95,8 +98,9 @@ impl RawRing {
         // SAFETY: a cell has room for a header behind its control word.
         unsafe { write_words(to, hdr) };
         if !data.is_empty() {
-            // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both; the slices are memory of
-            // this process, and no part of the mapping is ever borrowed as a slice.
+            // SAFETY: a cell has `INLINE` bytes behind its control word, which is room for both;
+            // the slices are memory of this process, and no part of the mapping is ever borrowed as
+            // a slice.
             unsafe { ptr::copy_nonoverlapping(data.as_ptr(), to.add(hdr.len()), data.len()) };
         }
     }
@@ -126,8 +130,9 @@ impl RawRing {
         }
     }
 
-    /// Takes the lines of bytes of the bulk area that are free, because they will soon be written: on AMD's processors by writing to them, since
-    /// `prefetchw` does nothing there for a line that two processors have.
+    /// Takes the lines of bytes of the bulk area that are free, because they will soon be written:
+    /// on AMD's processors by writing to them, since `prefetchw` does nothing there for a line that
+    /// two processors have.
     ///
     /// # Panics
     /// If there are none such.
@@ -138,7 +143,8 @@ impl RawRing {
         for at in (at as usize..at as usize + len).step_by(LINE) {
             let line = self.bulk.as_ptr().wrapping_add(at);
             if stores {
-                // SAFETY: the first word of a line of the bulk area, aligned, as asserted; an atomic.
+                // SAFETY: the first word of a line of the bulk area, aligned, as asserted; an
+                // atomic.
                 unsafe { &*line.cast::<AtomicU64>() }.store(0, Relaxed);
             } else {
                 fetch_to_write(line);
@@ -218,7 +224,8 @@ impl RawRing {
         });
     }
 
-    /// Writes up to `room` of the next bytes of a request's data into the bulk area, the way that is found to be better; returns how many.
+    /// Writes up to `room` of the next bytes of a request's data into the bulk area, the way that
+    /// is found to be better; returns how many.
     ///
     /// # Panics
     /// If they do not fit there.
@@ -235,8 +242,9 @@ impl RawRing {
     pub(crate) fn lend_inline(&self, cell: u32, len: usize, token: u64) -> RxBuf {
         let len = len.min(INLINE);
         let at = self.cell(cell).wrapping_add(8);
-        // SAFETY: `len` bytes of a cell, in a mapping that outlives the loan: the netmod gives it up only when nothing is on
-        // loan. They may change while they are read, for which `RxBuf` is made.
+        // SAFETY: `len` bytes of a cell, in a mapping that outlives the loan: the netmod gives it
+        // up only when nothing is on loan. They may change while they are read, for which `RxBuf`
+        // is made.
         unsafe { RxBuf::new(NonNull::new_unchecked(at), len, token) }
     }
 
@@ -333,11 +341,12 @@ impl RingMem for RawRing {
     }
 }
 
-/// Word by word, because that is how a header has been put together a moment ago: a processor that is to load two
-/// words at once, of which it has not stored each yet, waits until it has.
+/// Word by word, because that is how a header has been put together a moment ago: a processor that
+/// is to load two words at once, of which it has not stored each yet, waits until it has.
 ///
 /// # Safety
-/// The bytes of a header at `to` are mapped, aligned to 8, and only ever accessed as atomics or copied.
+/// The bytes of a header at `to` are mapped, aligned to 8, and only ever accessed as atomics or
+/// copied.
 #[inline]
 unsafe fn write_words(to: *mut u8, hdr: &Header) {
     let (words, _) = hdr.as_chunks::<8>();
