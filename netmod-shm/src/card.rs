@@ -11,19 +11,19 @@ const MAX_REASON: usize = 400;
 
 /// The content of the section.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// The process has a slot in a segment.
     Slot { nonce: [u8; 16], slot: u32, token: [u8; 16] },
     /// It has none, and why.
     Nowhere(String),
 }
 
-impl Place {
+impl Location {
     pub(crate) fn emit(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let mut body = BodyWriter::new();
         match self {
-            Place::Slot { nonce, slot, token } => body.u8(1).raw(nonce).u32(*slot).raw(token),
-            Place::Nowhere(why) => {
+            Location::Slot { nonce, slot, token } => body.u8(1).raw(nonce).u32(*slot).raw(token),
+            Location::Nowhere(why) => {
                 let end = (0..=why.len().min(MAX_REASON)).rev().find(|i| why.is_char_boundary(*i));
                 body.u8(0).str(&why[..end.unwrap_or(0)])
             }
@@ -33,7 +33,7 @@ impl Place {
 
     /// # Errors
     /// What is wrong with it, or that there is none.
-    pub(crate) fn of(card: &Card) -> Result<Place, String> {
+    pub(crate) fn of(card: &Card) -> Result<Location, String> {
         let section = card.section(NAME).ok_or("its card has no section of netmod shm")?;
         let mut r = BodyReader::new("section `shm`", section.body);
         if section.version > VERSION {
@@ -41,8 +41,8 @@ impl Place {
         }
         let mut read = || {
             let place = match r.u8("whether there is a slot")? {
-                0 => Place::Nowhere(r.str("why there is no slot")?.to_owned()),
-                1 => Place::Slot {
+                0 => Location::Nowhere(r.str("why there is no slot")?.to_owned()),
+                1 => Location::Slot {
                     nonce: r.array("the segment's nonce")?,
                     slot: r.u32("the slot")?,
                     token: r.array("the slot's token")?,
@@ -64,7 +64,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn card(place: &Place) -> Card {
+    fn card(place: &Location) -> Card {
         let mut w = CardWriter::new();
         place.emit(&mut w).unwrap();
         Card::parse(&w.finish()).unwrap()
@@ -73,24 +73,24 @@ mod tests {
     #[test]
     fn a_place_is_read_as_it_was_written() {
         for place in [
-            Place::Slot { nonce: [1; 16], slot: 7, token: [2; 16] },
-            Place::Nowhere("no room".into()),
-            Place::Nowhere(String::new()),
+            Location::Slot { nonce: [1; 16], slot: 7, token: [2; 16] },
+            Location::Nowhere("no room".into()),
+            Location::Nowhere(String::new()),
         ] {
-            assert_eq!(Place::of(&card(&place)), Ok(place));
+            assert_eq!(Location::of(&card(&place)), Ok(place));
         }
-        let long = Place::of(&card(&Place::Nowhere("ä".repeat(1000)))).unwrap();
-        assert_eq!(long, Place::Nowhere("ä".repeat(MAX_REASON / 2)));
+        let long = Location::of(&card(&Location::Nowhere("ä".repeat(1000)))).unwrap();
+        assert_eq!(long, Location::Nowhere("ä".repeat(MAX_REASON / 2)));
     }
 
     #[test]
     fn sections_that_are_cut_or_odd_are_errors() {
-        let whole = card(&Place::Slot { nonce: [1; 16], slot: 7, token: [2; 16] });
+        let whole = card(&Location::Slot { nonce: [1; 16], slot: 7, token: [2; 16] });
         let body = whole.section(NAME).unwrap().body.to_vec();
         let read = |body: &[u8]| {
             let mut w = CardWriter::new();
             w.section(NAME, VERSION, body).unwrap();
-            Place::of(&Card::parse(&w.finish()).unwrap())
+            Location::of(&Card::parse(&w.finish()).unwrap())
         };
         assert!(read(&body).is_ok());
         for n in 0..body.len() {
@@ -98,6 +98,6 @@ mod tests {
         }
         assert!(read(&[&body[..], &[0]].concat()).is_err());
         assert!(read(&[&[2], &body[1..]].concat()).is_err());
-        assert!(Place::of(&Card::parse(&CardWriter::new().finish()).unwrap()).is_err());
+        assert!(Location::of(&Card::parse(&CardWriter::new().finish()).unwrap()).is_err());
     }
 }

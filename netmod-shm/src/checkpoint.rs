@@ -8,10 +8,10 @@
 use netmod_core::{Card, Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::NAME;
-use crate::lane::{Lane, Parting, Peer, Wake};
+use crate::channel::{Channel, Parting, Peer, Wake};
 use crate::netmod::{NoSegment, ShmNetmod};
 use crate::pause::{Note, ROUNDS};
-use crate::ring::{Cell, Geometry, Kind, Producer, RingMem, Shuttle};
+use crate::ring::{Cell, Geometry, Kind, Producer, RingMem, TokenLine};
 use crate::segment::raw::RawRing;
 use crate::segment::{Parked, Segment};
 use crate::stage::Stage;
@@ -22,7 +22,8 @@ impl ShmNetmod {
     /// Returns true if nothing is to be written to a slot's rank, or done with its memory.
     #[inline]
     pub(crate) fn holds(&self, slot: usize) -> bool {
-        matches!(self.ckpt.stage, Stage::Asking(_) | Stage::Away(_)) || self.lanes[slot].absence.pause.holds()
+        matches!(self.ckpt.stage, Stage::Asking(_) | Stage::Away(_))
+            || self.channels[slot].absence.pause.holds()
     }
 
     /// Writes what was sent; returns true if there is nothing left but for ranks that leave, too.
@@ -31,27 +32,27 @@ impl ShmNetmod {
         let vcs: Vec<_> = self.by_peer.values().copied().collect();
         for vc in vcs {
             self.pump(core, vc);
-            let Some(l) = self.links.get(vc).filter(|l| l.down.is_none()) else { continue };
-            let Some(lane) = l.slot.map(|slot| &self.lanes[slot]) else { continue };
-            let is_done = l.queue.is_empty() && !lane.owes();
-            all &= is_done || lane.absence.pause.is_away() || lane.peer.is_gone();
+            let Some(l) = self.vcs.get(vc).filter(|l| l.down.is_none()) else { continue };
+            let Some(channel) = l.slot.map(|slot| &self.channels[slot]) else { continue };
+            let is_done = l.queue.is_empty() && !channel.owes();
+            all &= is_done || channel.absence.pause.is_away() || channel.peer.is_gone();
         }
         all
     }
 
     /// Asks the ranks of all rings.
     fn ask(&mut self, core: &mut Core, round: u32) -> Result<(), String> {
-        for slot in 0..self.lanes.len() {
+        for slot in 0..self.channels.len() {
             self.find_ring(core, slot);
-            let lane = &self.lanes[slot];
-            if lane.peer.is_gone() || lane.tx.is_none() && lane.rx.is_none() {
+            let channel = &self.channels[slot];
+            if channel.peer.is_gone() || channel.tx.is_none() && channel.rx.is_none() {
                 continue;
             }
             self.make_ring(slot)?;
-            if let Some(l) = self.lanes[slot].vc.and_then(|vc| self.links.get_mut(vc)) {
+            if let Some(l) = self.channels[slot].vc.and_then(|vc| self.vcs.get_mut(vc)) {
                 l.ready = false;
             }
-            self.lanes[slot].absence.pause.ask(round);
+            self.channels[slot].absence.pause.ask(round);
             self.say_notes(core, slot);
         }
         Ok(())
@@ -60,10 +61,10 @@ impl ShmNetmod {
     /// Writes the notes about checkpoints for a slot's rank, if there is room. Returns true if none
     /// is left.
     pub(crate) fn say_notes(&mut self, core: &mut Core, slot: usize) -> bool {
-        let lane = &mut self.lanes[slot];
-        let Some(tx) = &mut lane.tx else { return lane.absence.pause.next_note().is_none() };
+        let channel = &mut self.channels[slot];
+        let Some(tx) = &mut channel.tx else { return channel.absence.pause.next_note().is_none() };
         let mut wrote = false;
-        while let Some(note) = lane.absence.pause.next_note() {
+        while let Some(note) = channel.absence.pause.next_note() {
             let (kind, round) = match note {
                 Note::Suspend(round) => (Kind::Suspend, round),
                 Note::Suspended(round) => (Kind::Suspended, round),
@@ -76,10 +77,10 @@ impl ShmNetmod {
                     return true;
                 }
             }
-            lane.absence.pause.said();
+            channel.absence.pause.said();
             wrote = true;
         }
-        let all = lane.absence.pause.next_note().is_none();
+        let all = channel.absence.pause.next_note().is_none();
         if wrote {
             self.touch(slot);
         }
@@ -94,8 +95,8 @@ impl ShmNetmod {
             _ => Note::Suspended(cell.len),
         };
         let back = segment.back(slot);
-        self.lanes[slot].absence.pause.heard(note, back);
-        if !self.lanes[slot].absence.pause.is_away() {
+        self.channels[slot].absence.pause.heard(note, back);
+        if !self.channels[slot].absence.pause.is_away() {
             return;
         }
         self.note_absence(slot);
@@ -108,9 +109,9 @@ impl ShmNetmod {
 
     /// Lets sends to a rank that is away wait, for a limited time.
     pub(crate) fn note_absence(&mut self, slot: usize) {
-        let lane = &mut self.lanes[slot];
-        lane.absence.until = self.clock.now + self.ckpt.patience;
-        if let Some(l) = lane.vc.and_then(|vc| self.links.get_mut(vc)) {
+        let channel = &mut self.channels[slot];
+        channel.absence.until = self.clock.now + self.ckpt.patience;
+        if let Some(l) = channel.vc.and_then(|vc| self.vcs.get_mut(vc)) {
             l.ready = false;
         }
         self.clock.next_check = self.clock.next_check.min(self.clock.now + crate::netmod::CHECK);
@@ -119,13 +120,13 @@ impl ShmNetmod {
     /// Checks whether the rank of a slot is back; if it is, waiting sends continue.
     pub(crate) fn look_for_return(&mut self, core: &mut Core, slot: usize) {
         let Ok(segment) = &self.segment else { return };
-        let lane = &mut self.lanes[slot];
-        if !lane.absence.pause.look(segment.back(slot), segment.is_away(slot)) {
+        let channel = &mut self.channels[slot];
+        if !channel.absence.pause.look(segment.back(slot), segment.is_away(slot)) {
             return;
         }
-        lane.wake = Wake::Unknown;
-        if let Some(vc) = lane.vc {
-            if let Some(l) = self.links.get_mut(vc) {
+        channel.wake = Wake::Unknown;
+        if let Some(vc) = channel.vc {
+            if let Some(l) = self.vcs.get_mut(vc) {
                 l.attach = None;
             }
             self.pump(core, vc);
@@ -134,9 +135,9 @@ impl ShmNetmod {
 
     /// Fails the VC of a rank that has not come back in time.
     pub(crate) fn give_up(&mut self, core: &mut Core, slot: usize) {
-        self.lanes[slot].absence.until = Time::NEVER;
-        let Some(vc) = self.lanes[slot].vc else { return };
-        let peer = self.links.get(vc).map(|l| l.peer);
+        self.channels[slot].absence.until = Time::NEVER;
+        let Some(vc) = self.channels[slot].vc else { return };
+        let peer = self.vcs.get(vc).map(|l| l.peer);
         let text = format!(
             "it has not come back from its checkpoint in {:?}; set NETMOD_TCP_CKPT_TIMEOUT higher if it will",
             self.ckpt.patience
@@ -147,7 +148,7 @@ impl ShmNetmod {
     /// Returns true if all ranks of rings know that this one leaves, and nothing is in their rings.
     fn have_all_agreed(&mut self) -> bool {
         let Ok(segment) = &self.segment else { return false };
-        self.lanes.iter_mut().enumerate().all(|(slot, l)| {
+        self.channels.iter_mut().enumerate().all(|(slot, l)| {
             let back = segment.back(slot);
             if l.absence.pause.look(back, segment.is_away(slot)) {
                 l.wake = Wake::Unknown;
@@ -180,13 +181,13 @@ impl ShmNetmod {
         let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
         segment.set_away(true);
         let new = |slot: usize| {
-            let lane = &self.lanes[slot];
-            let known = lane.rx.is_some() || lane.peer == Peer::Condemned || slot == segment.me();
+            let channel = &self.channels[slot];
+            let known = channel.rx.is_some() || channel.peer == Peer::Condemned || slot == segment.me();
             !known && !matches!(segment.find_ring(slot), Ok(None))
         };
         // Who made a ring, or came back, before it could see that this rank is away may write to
         // it.
-        if (0..self.lanes.len()).any(new) || !self.have_all_agreed() {
+        if (0..self.channels.len()).any(new) || !self.have_all_agreed() {
             if let Ok(segment) = &self.segment {
                 segment.set_away(false);
             }
@@ -204,10 +205,10 @@ impl ShmNetmod {
         }
         // The thread waits for a word in the memory that goes.
         (self.wakeup.helper, self.wakeup.bells, self.wakeup.pipe) = (None, None, None);
-        for lane in &mut self.lanes {
-            lane.part();
+        for channel in &mut self.channels {
+            channel.part();
         }
-        self.watch = Watch::new(self.lanes.len());
+        self.watch = Watch::new(self.channels.len());
         self.clock.next_check = Time::NEVER;
         self.segment = Err(NoSegment::Away);
         self.ckpt.stage = Stage::Away(Some(parked));
@@ -227,8 +228,8 @@ impl ShmNetmod {
         self.transfers.publish(&segment);
         self.wakeup.bells = Some(segment.own_bells());
         self.wakeup.pipe = Some(pipe);
-        for slot in 0..self.lanes.len() {
-            self.resume_lane(&segment, slot, same)?;
+        for slot in 0..self.channels.len() {
+            self.resume_channel(&segment, slot, same)?;
         }
         segment.set_back(parked.round);
         segment.all_are_back(parked);
@@ -241,20 +242,20 @@ impl ShmNetmod {
         Ok(())
     }
 
-    /// Gives the two ends of a lane their memory again, or new ones.
+    /// Gives the two ends of a channel their memory again, or new ones.
     ///
     /// # Errors
     /// If a ring is not there; the ends are kept then.
-    fn resume_lane(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), String> {
-        let lane = &mut self.lanes[slot];
-        let Some(Parting { tx, rx }) = &lane.absence.parting else { return Ok(()) };
+    fn resume_channel(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), String> {
+        let channel = &mut self.channels[slot];
+        let Some(Parting { tx, rx }) = &channel.absence.parting else { return Ok(()) };
         if !same {
             let ring = tx.is_some().then(|| segment.make_ring(slot)).transpose()?;
-            lane.absence.parting = None;
-            lane.absence.pause.anew();
-            lane.shuttle = Shuttle::none();
-            lane.absence.until = self.clock.now + self.ckpt.patience;
-            lane.tx = ring.map(|ring| {
+            channel.absence.parting = None;
+            channel.absence.pause.anew();
+            channel.token_line = TokenLine::none();
+            channel.absence.until = self.clock.now + self.ckpt.patience;
+            channel.tx = ring.map(|ring| {
                 let geometry = ring.geometry();
                 Producer::new(ring, geometry)
             });
@@ -266,10 +267,10 @@ impl ShmNetmod {
         };
         let out = tx.as_ref().map(|tx| again(segment.own_ring(slot)?, tx.geometry())).transpose()?;
         let inc = rx.as_ref().map(|rx| again(segment.find_ring(slot)?, rx.geometry())).transpose()?;
-        let Some(Parting { tx, rx }) = lane.absence.parting.take() else { return Ok(()) };
-        lane.tx = tx.zip(out).map(|(tx, ring)| tx.with(ring));
-        lane.rx = rx.zip(inc).map(|(rx, ring)| rx.with(ring));
-        lane.share_shuttle(segment.me() < slot);
+        let Some(Parting { tx, rx }) = channel.absence.parting.take() else { return Ok(()) };
+        channel.tx = tx.zip(out).map(|(tx, ring)| tx.with(ring));
+        channel.rx = rx.zip(inc).map(|(rx, ring)| rx.with(ring));
+        channel.share_token_line(segment.me() < slot);
         Ok(())
     }
 
@@ -277,12 +278,12 @@ impl ShmNetmod {
     /// not written to before what they have written is read.
     fn end_round(&mut self) {
         let Ok(segment) = &self.segment else { return };
-        for (slot, lane) in
-            self.lanes.iter_mut().enumerate().filter(|(_, l)| l.tx.is_some() || l.rx.is_some())
+        for (slot, channel) in
+            self.channels.iter_mut().enumerate().filter(|(_, l)| l.tx.is_some() || l.rx.is_some())
         {
-            lane.absence.pause.back(segment.is_away(slot));
-            if lane.absence.pause.is_away() {
-                lane.absence.until = self.clock.now + self.ckpt.patience;
+            channel.absence.pause.back(segment.is_away(slot));
+            if channel.absence.pause.is_away() {
+                channel.absence.until = self.clock.now + self.ckpt.patience;
             }
         }
     }
@@ -299,7 +300,7 @@ impl ShmNetmod {
         let waiting: Vec<_> = self.by_peer.values().copied().collect();
         for vc in waiting {
             self.out.queued.add(vc);
-            if let Some(l) = self.links.get_mut(vc) {
+            if let Some(l) = self.vcs.get_mut(vc) {
                 l.attach = None;
             }
         }
@@ -307,7 +308,7 @@ impl ShmNetmod {
     }
 }
 
-impl Lane {
+impl Channel {
     /// Separates the endpoints of both rings from their memory.
     fn part(&mut self) {
         let tx = self.tx.take().map(|tx| tx.with(()));

@@ -2,14 +2,14 @@
 
 use netmod_core::{Core, Event, VcError, VcId};
 
-use crate::lane::Incoming;
+use crate::channel::Incoming;
 use crate::netmod::{Ending, ShmNetmod};
 use crate::ring::Kind;
 
 impl ShmNetmod {
     /// Takes a VC down: its requests fail, both directions end.
     pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         l.queue.fail(core, &error);
         l.ready = false;
         l.terminating = false;
@@ -25,20 +25,20 @@ impl ShmNetmod {
 
     /// Ends our stream, if there is one, and what is left of the peer's is of no interest.
     pub(crate) fn end_stream(&mut self, slot: usize, how: Kind) {
-        let lane = &mut self.lanes[slot];
-        if lane.streams.is_reading() {
-            lane.streams.incoming = Incoming::Discarded;
+        let channel = &mut self.channels[slot];
+        if channel.streams.is_reading() {
+            channel.streams.incoming = Incoming::Discarded;
         }
-        if std::mem::take(&mut lane.streams.writing) {
+        if std::mem::take(&mut channel.streams.writing) {
             // A peer that has broken its ring cannot be told, and has nobody to blame.
-            let _ = lane.event(how);
+            let _ = channel.event(how);
             self.touch(slot);
         }
     }
 
     /// Ends our stream after the last queued message, and reports it.
     pub(crate) fn terminated(&mut self, vc: VcId) {
-        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         l.ready = false;
         l.up = false;
         l.terminating = false;
@@ -50,8 +50,8 @@ impl ShmNetmod {
     }
 
     pub(crate) fn has_queued(&self) -> bool {
-        self.links.iter().any(|(_, l)| !l.queue.is_empty())
-            || self.lanes.iter().any(|l| l.owes() && !l.peer.is_gone())
+        self.vcs.iter().any(|(_, l)| !l.queue.is_empty())
+            || self.channels.iter().any(|l| l.owes() && !l.peer.is_gone())
     }
 
     /// Ends all reading and writing on this side, and tells peers. All registered memory is its
@@ -66,8 +66,8 @@ impl ShmNetmod {
         self.ending = Ending::Over;
         let Ok(segment) = &self.segment else { return };
         segment.leave();
-        for slot in 0..self.lanes.len() {
-            if self.lanes[slot].tx.is_some() || self.lanes[slot].rx.is_some() {
+        for slot in 0..self.channels.len() {
+            if self.channels[slot].tx.is_some() || self.channels[slot].rx.is_some() {
                 self.ring_bell(slot);
             }
         }
@@ -77,8 +77,8 @@ impl ShmNetmod {
 impl Drop for ShmNetmod {
     /// Handles a process that ends without finalizing: its peers find their connections broken.
     fn drop(&mut self) {
-        for slot in 0..self.lanes.len() {
-            if let Some(tx) = &mut self.lanes[slot].tx {
+        for slot in 0..self.channels.len() {
+            if let Some(tx) = &mut self.channels[slot].tx {
                 tx.publish();
             }
         }

@@ -5,25 +5,27 @@
 //! - [`segment`]: the memory, how ranks find it, and how it disappears;
 //! - [`ring`]: one direction between two ranks, with its memory layout and protocol;
 //! - [`bell`]: how a rank learns which peers have something for it, and is woken;
-//! - `lane`: both directions between two ranks, and the streams in them;
-//! - `rma`: one-sided transfers by cross-memory attach; `joint`: gets that both sides copy;
-//!   `region`: how their memory is taken back;
+//! - `channel`: both directions between two ranks, and the streams in them;
+//! - `transfers`, `rma`: one-sided transfers by cross-memory attach (`reach`); `joint`: gets that
+//!   both sides copy; `region`: how their memory is taken back;
 //! - `survey`: what can be told without a job;
-//! - `checkpoint`: all of it let go, and taken up again; `pause`: how two ranks agree on that;
-//! - `link`, `send`, `recv`, `watch`, `helper`, `ending`, [`ShmNetmod`]: VCs over lanes, under the
-//!   contract of [`netmod_core::Netmod`].
+//! - `checkpoint`, `stage`: all of it let go, and taken up again; `pause`: how two ranks agree on
+//!   that;
+//! - `vc`, `vc_life`, `send`, `recv`, `watch`, `watched`, `helper`, `ending`, [`ShmNetmod`]: VCs
+//!   over channels, under the contract of [`netmod_core::Netmod`].
+//!
+//! State has its own files, which do not know the netmod; the others implement [`ShmNetmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod bell;
 mod card;
+mod channel;
 mod checkpoint;
 mod ending;
 mod helper;
 mod joint;
 #[cfg(test)]
 mod joint_model;
-mod lane;
-mod link;
 mod netmod;
 mod pause;
 #[cfg(test)]
@@ -43,6 +45,7 @@ mod sys;
 #[cfg(test)]
 mod tests;
 mod transfers;
+mod vc;
 mod vc_life;
 mod watch;
 mod watched;

@@ -15,10 +15,9 @@ use netmod_core::{
 };
 
 use crate::NAME;
-use crate::card::Place;
+use crate::card::Location;
+use crate::channel::Channel;
 use crate::helper::Helper;
-use crate::lane::Lane;
-use crate::link::Link;
 use crate::ring::Kind;
 use crate::segment::Segment;
 use crate::segment::raw::OwnBells;
@@ -26,6 +25,7 @@ use crate::stage::{Checkpoints, Stage};
 use crate::survey::joint_from;
 use crate::sys::Pipe;
 use crate::transfers::Transfers;
+use crate::vc::ShmVc;
 use crate::watched::Watch;
 
 /// Time that `finalize` waits for peers to read queued messages.
@@ -43,7 +43,7 @@ pub struct ShmStats {
     /// Times that a ring had no room.
     pub full: u64,
     /// Peers that could not prove to be of the job.
-    pub strangers: u64,
+    pub unauthenticated: u64,
     /// Parts of gets that were written for their readers.
     pub helped: u64,
 }
@@ -125,8 +125,8 @@ pub struct ShmNetmod {
     pub(crate) wakeup: Wakeup,
     pub(crate) key: Option<[u8; 32]>,
     /// The channels to the ranks of the segment, by slot.
-    pub(crate) lanes: Vec<Lane>,
-    pub(crate) links: SideTable<Link, VcKind>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) vcs: SideTable<ShmVc, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
     pub(crate) watch: Watch,
     pub(crate) out: Outgoing,
@@ -192,8 +192,8 @@ impl ShmNetmod {
             ckpt: Checkpoints::default(),
             wakeup: Wakeup { bells, pipe, helper: None, armed: false },
             key: None,
-            lanes: (0..n).map(|_| Lane::default()).collect(),
-            links: SideTable::new(),
+            channels: (0..n).map(|_| Channel::default()).collect(),
+            vcs: SideTable::new(),
             by_peer: BTreeMap::new(),
             watch: Watch::new(n),
             out: Outgoing { dirty: Vec::with_capacity(n), queued: WorkList::default() },
@@ -287,7 +287,7 @@ impl Netmod for ShmNetmod {
     }
 
     fn cancel_send(&mut self, core: &mut Core, vc: VcId, req: ReqId) -> bool {
-        self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
+        self.vcs.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
     fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
@@ -351,9 +351,9 @@ impl Netmod for ShmNetmod {
     #[inline]
     fn release(&mut self, buf: RxBuf) {
         let slot = buf.token() as usize;
-        let Some(lane) = self.lanes.get_mut(slot) else { return };
-        lane.lent = lane.lent.saturating_sub(1);
-        if lane.lent == 0 && lane.rx.as_ref().is_some_and(|rx| rx.is_due()) {
+        let Some(channel) = self.channels.get_mut(slot) else { return };
+        channel.lent = channel.lent.saturating_sub(1);
+        if channel.lent == 0 && channel.rx.as_ref().is_some_and(|rx| rx.is_due()) {
             self.give_back(slot);
         }
     }
@@ -405,8 +405,8 @@ impl Module for ShmNetmod {
 
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         let place = match &self.segment {
-            Ok(s) => Place::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },
-            Err(why) => Place::Nowhere(why.to_string()),
+            Ok(s) => Location::Slot { nonce: *s.nonce(), slot: s.me() as u32, token: *s.token() },
+            Err(why) => Location::Nowhere(why.to_string()),
         };
         place.emit(card)
     }
@@ -426,7 +426,7 @@ impl Module for ShmNetmod {
             self.ending = Ending::Until(now + PARTING);
             // From now on sends are looked at before they are written.
             for vc in self.by_peer.values() {
-                if let Some(l) = self.links.get_mut(*vc) {
+                if let Some(l) = self.vcs.get_mut(*vc) {
                     l.ready = false;
                 }
             }
@@ -437,9 +437,9 @@ impl Module for ShmNetmod {
             return Finalize::Pending;
         }
         if self.ending != Ending::Over {
-            for slot in 0..self.lanes.len() {
-                let quiet = |l: &Link| l.queue.is_empty();
-                if self.lanes[slot].vc.and_then(|vc| self.links.get(vc)).is_some_and(quiet) {
+            for slot in 0..self.channels.len() {
+                let quiet = |l: &ShmVc| l.queue.is_empty();
+                if self.channels[slot].vc.and_then(|vc| self.vcs.get(vc)).is_some_and(quiet) {
                     self.end_stream(slot, Kind::Fin);
                 }
             }
@@ -460,7 +460,7 @@ impl Diagnose for ShmNetmod {
     }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
-        let Some(l) = self.links.get(vc) else { return "not in charge".into() };
+        let Some(l) = self.vcs.get(vc) else { return "not in charge".into() };
         let state = match &l.down {
             Some(e) => format!("down: {e}"),
             None if l.terminating => "terminating".into(),
@@ -468,8 +468,8 @@ impl Diagnose for ShmNetmod {
             None => "no connection".into(),
         };
         let transfers = l.slot.map_or_else(String::new, |s| format!(", {}", self.describe_transfers(s)));
-        let lane = l.slot.and_then(|s| self.lanes.get(s));
-        let ring = lane.and_then(|l| l.tx.as_ref()).map_or_else(String::new, |tx| {
+        let channel = l.slot.and_then(|s| self.channels.get(s));
+        let ring = channel.and_then(|l| l.tx.as_ref()).map_or_else(String::new, |tx| {
             format!(", {} cells of a {} KiB ring in flight", tx.in_flight(), tx.mem.geometry().bytes() >> 10)
         });
         format!("{state}{ring}, {} messages queued{transfers}", l.queue.len())

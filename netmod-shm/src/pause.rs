@@ -32,7 +32,7 @@ pub(crate) enum Away {
     Unread,
 }
 
-/// The state of one lane.
+/// The state of one channel.
 #[derive(Debug, Default, PartialEq, Eq, Hash, Clone, Copy, PartialOrd, Ord)]
 pub(crate) struct Pause {
     /// This side's round, from SUSPEND until it is back.

@@ -3,9 +3,9 @@
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Refusal, VcError, VcErrorKind, VcId};
 
-use crate::lane::{Incoming, Offer, Peer};
+use crate::channel::{Incoming, Offer, Peer};
 use crate::netmod::{NoSegment, ShmNetmod};
-use crate::ring::{Broken, Cell, Consumer, Kind, SHUTTLE};
+use crate::ring::{Broken, Cell, Consumer, Kind, TOKEN_LINE};
 use crate::segment::raw::RawRing;
 use crate::watched::PATIENCE;
 
@@ -22,13 +22,13 @@ impl ShmNetmod {
         match self.watch.active[..] {
             [] => {}
             [only] => {
-                let lane = &mut self.lanes[only];
-                if lane.quiet.wait()
-                    && let Some(rx) = &lane.rx
+                let channel = &mut self.channels[only];
+                if channel.quiet.wait()
+                    && let Some(rx) = &channel.rx
                 {
-                    rx.mem.fetch_shuttle();
+                    rx.mem.fetch_token_line();
                 }
-                let looks = if lane.idle <= 1 { LOOKS } else { 1 };
+                let looks = if channel.idle <= 1 { LOOKS } else { 1 };
                 self.look(core, only, looks, events);
             }
             _ => self.look_at_all(core, events),
@@ -50,13 +50,13 @@ impl ShmNetmod {
     #[inline(always)]
     fn look(&mut self, core: &mut Core, slot: usize, looks: u32, events: &mut Events) {
         let before = events.len();
-        self.receive_lane(core, slot, looks, events);
-        let lane = &mut self.lanes[slot];
+        self.receive_channel(core, slot, looks, events);
+        let channel = &mut self.channels[slot];
         if events.len() > before {
-            lane.idle = 0;
+            channel.idle = 0;
         } else {
-            lane.idle += 1;
-            if lane.idle > PATIENCE {
+            channel.idle += 1;
+            if channel.idle > PATIENCE {
                 self.forget(slot);
             }
         }
@@ -65,12 +65,12 @@ impl ShmNetmod {
     /// Checks the ring up to `looks` times before it is taken for empty. That is cheaper than
     /// returning and polling again, and sees a reply as soon as it arrives.
     #[inline(always)]
-    fn receive_lane(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
+    fn receive_channel(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
         loop {
-            let lane = &mut self.lanes[slot];
-            let Some(rx) = &mut lane.rx else { return self.lost_without_a_ring(core, slot, events) };
-            let cell = match rx.peek(&lane.shuttle) {
+            let channel = &mut self.channels[slot];
+            let Some(rx) = &mut channel.rx else { return self.lost_without_a_ring(core, slot, events) };
+            let cell = match rx.peek(&channel.token_line) {
                 Ok(Some(cell)) => cell,
                 Ok(None) => {
                     looks -= 1;
@@ -81,48 +81,48 @@ impl ShmNetmod {
                     if self.receive_open(core, slot, events) {
                         return;
                     }
-                    if self.lanes[slot].peer.is_gone() {
+                    if self.channels[slot].peer.is_gone() {
                         self.emptied(core, slot, events);
                     }
                     return;
                 }
-                Err(broken) => return self.nonsense(core, slot, broken),
+                Err(broken) => return self.protocol_violated(core, slot, broken),
             };
             if events.room() == 0 {
                 return;
             }
             looks = 1;
-            match (cell.kind, lane.vc) {
-                (Kind::Inline, Some(vc)) if lane.streams.is_reading() => {
+            match (cell.kind, channel.vc) {
+                (Kind::Inline, Some(vc)) if channel.streams.is_reading() => {
                     events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));
-                    rx.advance(cell, &mut lane.shuttle);
-                    lane.lent += 1;
+                    rx.advance(cell, &mut channel.token_line);
+                    channel.lent += 1;
                     if rx.is_alternating() {
                         // Somebody waits for it, and hardly anything is behind it.
                         return;
                     }
                 }
-                (Kind::Headed | Kind::Bulk, Some(vc)) if lane.streams.is_reading() => {
+                (Kind::Headed | Kind::Bulk, Some(vc)) if channel.streams.is_reading() => {
                     let len = cell.len as usize;
                     if len == 0 && cell.kind == Kind::Bulk {
                         // All of it was taken while the piece was open.
-                        rx.advance(cell, &mut lane.shuttle);
+                        rx.advance(cell, &mut channel.token_line);
                         continue;
                     }
-                    let content = if cell.number == SHUTTLE {
-                        rx.mem.fetch_hold(len);
-                        rx.mem.lend_hold(len, slot as u64)
+                    let content = if cell.number == TOKEN_LINE {
+                        rx.mem.fetch_payload(len);
+                        rx.mem.lend_payload(len, slot as u64)
                     } else {
                         rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
                         rx.mem.lend_bulk(cell.at, len, slot as u64)
                     };
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
-                        lane.lent += 1;
+                        channel.lent += 1;
                     }
                     events.push_rx(vc, content);
-                    rx.advance(cell, &mut lane.shuttle);
-                    lane.lent += 1;
+                    rx.advance(cell, &mut channel.token_line);
+                    channel.lent += 1;
                     if rx.is_alternating() {
                         return;
                     }
@@ -148,8 +148,8 @@ impl ShmNetmod {
     /// was something, or a protocol violation.
     #[inline]
     fn receive_open(&mut self, core: &mut Core, slot: usize, events: &mut Events) -> bool {
-        let lane = &mut self.lanes[slot];
-        let (Some(rx), Some(vc), true) = (&mut lane.rx, lane.vc, lane.streams.is_reading()) else {
+        let channel = &mut self.channels[slot];
+        let (Some(rx), Some(vc), true) = (&mut channel.rx, channel.vc, channel.streams.is_reading()) else {
             return false;
         };
         match rx.peek_open() {
@@ -158,16 +158,16 @@ impl ShmNetmod {
             Ok(Some(part)) => {
                 events.push_rx(vc, rx.mem.lend_bulk(part.at, part.len as usize, slot as u64));
                 rx.take_open(part);
-                lane.lent += 1;
+                channel.lent += 1;
             }
-            Err(broken) => self.nonsense(core, slot, broken),
+            Err(broken) => self.protocol_violated(core, slot, broken),
         }
         true
     }
 
     /// Fails the VC after a protocol violation; nothing of the peer's ring is read any more.
     #[cold]
-    fn nonsense(&mut self, core: &mut Core, slot: usize, broken: Broken) {
+    fn protocol_violated(&mut self, core: &mut Core, slot: usize, broken: Broken) {
         self.broken(core, slot, broken);
         self.abandon(slot);
     }
@@ -183,24 +183,24 @@ impl ShmNetmod {
     /// Handles a cell that carries no bytes of a VC's stream. Returns false if it must wait.
     #[inline(never)]
     fn step(&mut self, core: &mut Core, slot: usize, cell: Cell, events: &mut Events) -> bool {
-        let vc = self.lanes[slot].vc;
+        let vc = self.channels[slot].vc;
         // The engine may still have to handle bytes of the stream before.
         let busy = vc.is_some_and(|vc| events.concern(vc));
         match cell.kind {
             Kind::Inline | Kind::Headed | Kind::Bulk => {}
             Kind::Open => {
-                let Some(vc) = vc else { return self.stranger(slot, cell, events) };
-                let Some(l) = self.links.get(vc) else { return false };
+                let Some(vc) = vc else { return self.unauthenticated(slot, cell, events) };
+                let Some(l) = self.vcs.get(vc) else { return false };
                 if l.down.is_some() {
                     self.refuse(slot, Refusal::NotWanted);
                 } else if l.terminating || busy {
                     // A new stream is taken up when all of the one before it is over.
                     return false;
-                } else if self.lanes[slot].streams.is_reading() {
+                } else if self.channels[slot].streams.is_reading() {
                     let broken = crate::ring::Broken("a stream begins within another");
                     self.broken(core, slot, broken);
                 } else {
-                    self.lanes[slot].streams.incoming = Incoming::Open;
+                    self.channels[slot].streams.incoming = Incoming::Open;
                     core.reset_receive(vc);
                     self.consume(slot, cell);
                     self.came_up(core, vc);
@@ -216,12 +216,12 @@ impl ShmNetmod {
                 if busy {
                     return false;
                 }
-                let ours = std::mem::take(&mut self.lanes[slot].streams.incoming) == Incoming::Open;
+                let ours = std::mem::take(&mut self.channels[slot].streams.incoming) == Incoming::Open;
                 self.consume(slot, cell);
                 match vc {
                     Some(vc) if ours && cell.kind == Kind::Fin => self.peer_left(core, vc, slot),
                     Some(vc) if ours && cell.kind == Kind::Elsewhere => {
-                        let peer = self.links.get(vc).map(|l| l.peer);
+                        let peer = self.vcs.get(vc).map(|l| l.peer);
                         let text = "it has its end of the connection with another netmod; have all ranks the same NETMOD?";
                         self.fail(core, vc, VcError::new(VcErrorKind::Mismatch, peer, text));
                     }
@@ -238,17 +238,17 @@ impl ShmNetmod {
     }
 
     fn consume(&mut self, slot: usize, cell: Cell) {
-        let lane = &mut self.lanes[slot];
-        let Some(rx) = &mut lane.rx else { return };
-        rx.advance(cell, &mut lane.shuttle);
-        if lane.lent == 0 && rx.is_due() {
+        let channel = &mut self.channels[slot];
+        let Some(rx) = &mut channel.rx else { return };
+        rx.advance(cell, &mut channel.token_line);
+        if channel.lent == 0 && rx.is_due() {
             self.give_back(slot);
         }
     }
 
     /// Handles a new stream of a peer without a VC. Returns false if the stream waits for one.
-    fn stranger(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
-        let offer = &mut self.lanes[slot].streams.offer;
+    fn unauthenticated(&mut self, slot: usize, cell: Cell, events: &mut Events) -> bool {
+        let offer = &mut self.channels[slot].streams.offer;
         let mut why = Refusal::NotWanted;
         if let Offer::Refused(refusal) = *offer {
             *offer = Offer::None;
@@ -262,14 +262,14 @@ impl ShmNetmod {
                     {
                         return true;
                     }
-                    let before = std::mem::replace(&mut self.lanes[slot].streams.offer, Offer::Reported);
+                    let before = std::mem::replace(&mut self.channels[slot].streams.offer, Offer::Reported);
                     if before != Offer::Reported {
                         events.push(Event::NewPeer { peer, netmod: 0 });
                     }
                     return false;
                 }
                 None => {
-                    self.stats.strangers += 1;
+                    self.stats.unauthenticated += 1;
                     tracing::warn!(slot, "a process in the node's memory cannot prove to be of this job");
                 }
             }
@@ -281,8 +281,8 @@ impl ShmNetmod {
 
     /// Refuses the stream that begins; a stream that is given up tells its sender.
     fn refuse(&mut self, slot: usize, why: Refusal) {
-        self.lanes[slot].streams.incoming = Incoming::Discarded;
-        if self.lanes[slot].streams.writing {
+        self.channels[slot].streams.incoming = Incoming::Discarded;
+        if self.channels[slot].streams.writing {
             return;
         }
         if self.make_ring(slot).is_err() {
@@ -292,16 +292,16 @@ impl ShmNetmod {
             Refusal::NotWanted => Kind::Reset,
             Refusal::OtherNetmod => Kind::Elsewhere,
         };
-        let lane = &mut self.lanes[slot];
+        let channel = &mut self.channels[slot];
         // A peer that has broken its ring learns nothing.
-        let _ = lane.event(Kind::Open).and_then(|()| lane.event(end));
+        let _ = channel.event(Kind::Open).and_then(|()| channel.event(end));
         self.touch(slot);
     }
 
     /// Gives cells back, and tells a producer that waits for them.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, slot: usize) {
-        if self.lanes[slot].rx.as_mut().is_some_and(Consumer::give_back) {
+        if self.channels[slot].rx.as_mut().is_some_and(Consumer::give_back) {
             self.ring_bell(slot);
         }
     }
@@ -309,8 +309,8 @@ impl ShmNetmod {
     /// Fails the VC of a dead peer whose ring is empty: its stream has no end.
     #[cold]
     fn emptied(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
-        let lane = &self.lanes[slot];
-        let Some(vc) = lane.vc.filter(|_| !lane.is_quiet()) else { return };
+        let channel = &self.channels[slot];
+        let Some(vc) = channel.vc.filter(|_| !channel.is_quiet()) else { return };
         if !events.concern(vc) {
             self.lost(core, vc, "the process has ended; has it failed?");
         }
@@ -318,20 +318,20 @@ impl ShmNetmod {
 
     #[cold]
     fn lost_without_a_ring(&mut self, core: &mut Core, slot: usize, events: &mut Events) {
-        if self.lanes[slot].peer.is_gone() {
+        if self.channels[slot].peer.is_gone() {
             self.emptied(core, slot, events);
         }
     }
 
     fn lost(&mut self, core: &mut Core, vc: VcId, text: &str) {
-        let peer = self.links.get(vc).map(|l| l.peer);
+        let peer = self.vcs.get(vc).map(|l| l.peer);
         self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
     }
 
     /// Handles the end of the peer's stream. Our own ends with it, unless it is ending already:
     /// queued messages go by a new one.
     fn peer_left(&mut self, core: &mut Core, vc: VcId, slot: usize) {
-        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         let open = core.vcs.get(vc).is_some_and(|v| {
             v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked
         });
@@ -341,7 +341,7 @@ impl ShmNetmod {
             let error = VcError::new(VcErrorKind::Closed, Some(l.peer), text);
             return self.fail(core, vc, error);
         }
-        if l.terminating || !self.lanes[slot].streams.writing {
+        if l.terminating || !self.channels[slot].streams.writing {
             return;
         }
         if l.queue.is_within() {
@@ -357,15 +357,15 @@ impl ShmNetmod {
 
     /// Finds the ring of a peer.
     pub(crate) fn find_ring(&mut self, core: &mut Core, slot: usize) {
-        if self.lanes[slot].rx.is_some() || self.lanes[slot].peer == Peer::Condemned {
+        if self.channels[slot].rx.is_some() || self.channels[slot].peer == Peer::Condemned {
             return;
         }
         let found = self.segment.as_ref().map_err(NoSegment::to_string).and_then(|s| s.find_ring(slot));
         match found {
             Ok(Some(ring)) => {
                 let geometry = ring.geometry();
-                self.lanes[slot].rx = Some(Consumer::<RawRing>::new(ring, geometry));
-                self.link_shuttle(slot);
+                self.channels[slot].rx = Some(Consumer::<RawRing>::new(ring, geometry));
+                self.link_token_line(slot);
             }
             Ok(None) => {}
             Err(why) => {

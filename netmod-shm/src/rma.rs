@@ -19,7 +19,6 @@ use std::borrow::Cow;
 use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
-use crate::link::Link;
 use crate::netmod::ShmNetmod;
 use crate::reach::{permitted, read, write};
 use crate::region;
@@ -27,6 +26,7 @@ use crate::segment::layout::REGIONS;
 use crate::stage::Stage;
 use crate::sys::Attach;
 use crate::transfers::{Entry, Key, Transfer, share};
+use crate::vc::ShmVc;
 
 /// Bytes that one poll moves at most.
 const PART: usize = 1 << 20;
@@ -49,7 +49,7 @@ impl ShmNetmod {
 
     /// Returns the peer's slot, if transfers with it are permitted.
     pub(crate) fn transfer_peer(&mut self, vc: VcId) -> Result<usize, VcError> {
-        let Some(l) = self.links.get(vc) else {
+        let Some(l) = self.vcs.get(vc) else {
             return Err(VcError::new(
                 VcErrorKind::Aborted,
                 None,
@@ -75,11 +75,11 @@ impl ShmNetmod {
             if let Err(why) = &found {
                 tracing::info!(peer = peer.rank, %why, "no one-sided transfers with a rank of this node");
             }
-            if let Some(l) = self.links.get_mut(vc) {
+            if let Some(l) = self.vcs.get_mut(vc) {
                 l.attach = Some(found);
             }
         }
-        match self.links.get(vc).and_then(|l| l.attach.as_ref()) {
+        match self.vcs.get(vc).and_then(|l| l.attach.as_ref()) {
             Some(Err(why)) => Err(VcError::new(VcErrorKind::Unsupported, Some(peer), why.clone())),
             _ => Ok(slot),
         }
@@ -87,7 +87,7 @@ impl ShmNetmod {
 
     fn start(&mut self, op: &RmaOp<'_>, how: Attach) -> Result<(), VcError> {
         let slot = self.transfer_peer(op.vc)?;
-        let peer = self.links.get(op.vc).map(|l| l.peer);
+        let peer = self.vcs.get(op.vc).map(|l| l.peer);
         let key = Key::parse(op.key).filter(|k| k.slot as usize == slot);
         let key = key.ok_or_else(|| RegionError::ForeignKey.of(peer))?;
         let access = match how {
@@ -139,17 +139,17 @@ impl ShmNetmod {
 
     fn step_transfer(&mut self, i: usize, most: usize) -> Result<Step, VcError> {
         let t = &self.transfers.running[i];
-        let link = self.links.get(t.vc);
-        let lost = |text: String| VcError::new(VcErrorKind::Lost, link.map(|l| l.peer), text);
-        match link {
+        let state = self.vcs.get(t.vc);
+        let lost = |text: String| VcError::new(VcErrorKind::Lost, state.map(|l| l.peer), text);
+        match state {
             None => return Err(lost("the VC of a transfer is no more".into())),
-            Some(Link { down: Some(e), .. }) => return Err(e.clone()),
+            Some(ShmVc { down: Some(e), .. }) => return Err(e.clone()),
             Some(_) if self.holds(t.slot) => return Ok(Step::Waits),
             Some(_) => {}
         }
         let segment = self.segment.as_ref().map_err(|e| lost(e.to_string()))?;
         if self.transfers.regions.get(t.region).is_none() {
-            return Err(RegionError::Ended.of(link.map(|l| l.peer)));
+            return Err(RegionError::Ended.of(state.map(|l| l.peer)));
         }
         let number = t.key.number;
         let ended = |when: &str| lost(format!("the peer's region of a transfer has ended {when}"));
@@ -203,8 +203,8 @@ impl Rma for ShmNetmod {
         let joint = self.transfers.joint;
         let tested = self.transfer_peer(vc);
         let is_away = matches!(self.ckpt.stage, Stage::Away(_));
-        let is_open = |l: &Link| l.down.is_none() && (l.attach.is_none() || is_away);
-        if tested.is_err() && (self.segment.is_ok() || is_away) && self.links.get(vc).is_some_and(is_open) {
+        let is_open = |l: &ShmVc| l.down.is_none() && (l.attach.is_none() || is_away);
+        if tested.is_err() && (self.segment.is_ok() || is_away) && self.vcs.get(vc).is_some_and(is_open) {
             // It was not found out yet.
             return Ok(RmaUse::SOON);
         }

@@ -4,16 +4,16 @@ use netmod_core::{
     Core, Event, Header, Message, ReplyBackoff, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
 };
 
-use crate::lane::CLASSES;
-use crate::link;
+use crate::channel::CLASSES;
 use crate::netmod::{CHECK, Ending, NoSegment, ShmNetmod};
-use crate::ring::{Broken, Kind, Producer, Shuttle};
+use crate::ring::{Broken, Kind, Producer, TokenLine};
+use crate::vc;
 
 impl ShmNetmod {
     #[cold]
     #[inline(never)]
     pub(crate) fn check(&self, vc: VcId) -> Result<(), VcError> {
-        let text = match self.links.get(vc) {
+        let text = match self.vcs.get(vc) {
             None => "the VC is not in the charge of netmod shm",
             Some(_) if self.ending != Ending::No => "the netmod has been finalized",
             Some(l) => return l.down.clone().map_or(Ok(()), Err),
@@ -31,25 +31,25 @@ impl ShmNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<usize, VcError> {
-        let ready = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None });
+        let ready = self.vcs.get(vc).and_then(|l| if l.ready { l.slot } else { None });
         let Some(slot) = ready else {
             self.check(vc)?;
             core.count_send(vc, data.len());
             return Ok(0);
         };
-        let lane = &mut self.lanes[slot];
-        let first = lane.is_first(self.clock.epoch);
-        let sent = lane.send(hdr, data.bytes(), self.clock.epoch);
+        let channel = &mut self.channels[slot];
+        let first = channel.is_first(self.clock.epoch);
+        let sent = channel.send(hdr, data.bytes(), self.clock.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
         let gone = match sent {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
-        if first && !lane.dirty {
+        if first && !channel.dirty {
             // Its bell does not wait for the next poll. A fence is paid once between two polls,
             // here or there.
-            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+            if channel.tx.as_mut().is_some_and(Producer::needs_bell) {
                 self.ring_bell(slot);
             }
         } else {
@@ -62,7 +62,7 @@ impl ShmNetmod {
     #[cold]
     #[inline(never)]
     fn ring_early(&mut self, slot: usize) {
-        if self.lanes[slot].tx.as_mut().is_some_and(Producer::needs_bell) {
+        if self.channels[slot].tx.as_mut().is_some_and(Producer::needs_bell) {
             self.ring_bell(slot);
         }
     }
@@ -76,20 +76,20 @@ impl ShmNetmod {
         req: ReqId,
         len: usize,
     ) -> Result<bool, VcError> {
-        let Some(slot) = self.links.get(vc).and_then(|l| if l.ready { l.slot } else { None }) else {
+        let Some(slot) = self.vcs.get(vc).and_then(|l| if l.ready { l.slot } else { None }) else {
             return Ok(false);
         };
-        let lane = &mut self.lanes[slot];
-        let Some(tx) = &mut lane.tx else { return Ok(false) };
+        let channel = &mut self.channels[slot];
+        let Some(tx) = &mut channel.tx else { return Ok(false) };
         let Some(r) = core.reqs.get_mut(req) else { return Ok(false) };
         // Without data, there is nothing that could lie in more than one piece.
         if len > tx.piece() || len == 0 {
             return Ok(false);
         }
         let reserved = tx.reserve_bulk(len);
-        if let Ok(Some(place @ crate::ring::Place::Bulk(at))) = reserved {
+        if let Ok(Some(place @ crate::ring::Reserved::Bulk(at))) = reserved {
             tx.mem.write_head(tx.next_cell(), hdr);
-            tx.mem.pack_piece(at, len, r, &mut lane.stores);
+            tx.mem.pack_piece(at, len, r, &mut channel.stores);
             tx.commit(place, Kind::Headed, len);
             self.touch(slot);
             return Ok(true);
@@ -100,11 +100,11 @@ impl ShmNetmod {
     /// Fails the VC of a peer that has violated the protocol of a ring, and returns the error.
     #[cold]
     pub(crate) fn broken(&mut self, core: &mut Core, slot: usize, broken: Broken) -> VcError {
-        let peer = self.lanes[slot].vc.and_then(|vc| self.links.get(vc)).map(|l| l.peer);
+        let peer = self.channels[slot].vc.and_then(|vc| self.vcs.get(vc)).map(|l| l.peer);
         let text =
             format!("protocol violation in shared memory: {}; do both run the same version?", broken.0);
         let error = VcError::new(VcErrorKind::Protocol, peer, text);
-        if let Some(vc) = self.lanes[slot].vc {
+        if let Some(vc) = self.channels[slot].vc {
             self.fail(core, vc, error.clone());
         }
         error
@@ -115,12 +115,12 @@ impl ShmNetmod {
     /// time by itself.
     #[inline]
     pub(crate) fn touch(&mut self, slot: usize) {
-        let lane = &mut self.lanes[slot];
-        if !lane.dirty {
-            lane.dirty = true;
+        let channel = &mut self.channels[slot];
+        if !channel.dirty {
+            channel.dirty = true;
             self.out.dirty.push(slot);
         }
-        if lane.tx.as_ref().is_some_and(Producer::seems_unwatched) {
+        if channel.tx.as_ref().is_some_and(Producer::seems_unwatched) {
             self.ring_early(slot);
         }
     }
@@ -130,7 +130,7 @@ impl ShmNetmod {
     pub(crate) fn enqueue(&mut self, core: &mut Core, vc: VcId, message: Message) {
         core.count_queued(vc);
         core.note_staged();
-        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         l.ready = false;
         l.queue.push(core, message);
         self.out.queued.add(vc);
@@ -162,17 +162,17 @@ impl ShmNetmod {
 
     /// Cells written to a peer, if our stream to it is open.
     fn written(&self, vc: VcId) -> Option<u32> {
-        let slot = self.links.get(vc)?.slot?;
-        self.lanes[slot].tx.as_ref().map(Producer::written)
+        let slot = self.vcs.get(vc)?.slot?;
+        self.channels[slot].tx.as_ref().map(Producer::written)
     }
 
     /// Publishes what is withheld, and rings where nobody looks.
     #[inline(never)]
     pub(crate) fn settle(&mut self) {
         while let Some(slot) = self.out.dirty.pop() {
-            let lane = &mut self.lanes[slot];
-            lane.dirty = false;
-            if lane.tx.as_mut().is_some_and(Producer::needs_bell) {
+            let channel = &mut self.channels[slot];
+            channel.dirty = false;
+            if channel.tx.as_mut().is_some_and(Producer::needs_bell) {
                 self.ring_bell(slot);
             }
         }
@@ -181,7 +181,7 @@ impl ShmNetmod {
     /// Opens our stream to the peer unless it is open. Returns false if that is not possible yet,
     /// or never.
     fn open(&mut self, core: &mut Core, vc: VcId) -> bool {
-        let Some(l) = self.links.get_mut(vc) else { return false };
+        let Some(l) = self.vcs.get_mut(vc) else { return false };
         if l.down.is_some() {
             return false;
         }
@@ -192,11 +192,11 @@ impl ShmNetmod {
             }
             return false;
         };
-        if self.lanes[slot].streams.writing {
+        if self.channels[slot].streams.writing {
             return true;
         }
         let left = self.segment.as_ref().is_ok_and(|s| s.has_left(slot));
-        if self.lanes[slot].peer.is_gone() || left {
+        if self.channels[slot].peer.is_gone() || left {
             let text = "the process has ended; was it still wanted?";
             self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, Some(peer), text));
             return false;
@@ -209,15 +209,15 @@ impl ShmNetmod {
             && segment.is_surely_away(slot)
         {
             let back = segment.back(slot);
-            self.lanes[slot].absence.pause.found_away(back);
+            self.channels[slot].absence.pause.found_away(back);
             self.note_absence(slot);
             return false;
         }
-        if let Err(broken) = self.lanes[slot].event(Kind::Open) {
+        if let Err(broken) = self.channels[slot].event(Kind::Open) {
             self.broken(core, slot, broken);
             return false;
         }
-        self.lanes[slot].streams.writing = true;
+        self.channels[slot].streams.writing = true;
         self.touch(slot);
         self.came_up(core, vc);
         true
@@ -225,28 +225,29 @@ impl ShmNetmod {
 
     /// Makes the ring to a slot, unless it was made.
     pub(crate) fn make_ring(&mut self, slot: usize) -> Result<(), String> {
-        let lane = &mut self.lanes[slot];
-        if lane.tx.is_none() {
+        let channel = &mut self.channels[slot];
+        if channel.tx.is_none() {
             let ring = self.segment.as_ref().map_err(NoSegment::to_string)?.make_ring(slot)?;
             let geometry = ring.geometry();
-            lane.tx = Some(Producer::new(ring, geometry));
-            self.link_shuttle(slot);
+            channel.tx = Some(Producer::new(ring, geometry));
+            self.link_token_line(slot);
         }
         Ok(())
     }
 
-    /// Gives the two ranks a shuttle as soon as both rings are there.
-    pub(crate) fn link_shuttle(&mut self, slot: usize) {
+    /// Gives the two ranks a token line as soon as both rings are there.
+    pub(crate) fn link_token_line(&mut self, slot: usize) {
         let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
-        let lane = &mut self.lanes[slot];
-        if lane.share_shuttle(lower) {
-            (lane.shuttle, lane.quiet) = (Shuttle::new(lower), ReplyBackoff::new(lower, CLASSES, 1));
+        let channel = &mut self.channels[slot];
+        if channel.share_token_line(lower) {
+            (channel.token_line, channel.quiet) =
+                (TokenLine::new(lower), ReplyBackoff::new(lower, CLASSES, 1));
         }
     }
 
     /// Reports a connection, unless it is known.
     pub(crate) fn came_up(&mut self, core: &mut Core, vc: VcId) {
-        if let Some(l) = self.links.get_mut(vc)
+        if let Some(l) = self.vcs.get_mut(vc)
             && !std::mem::replace(&mut l.up, true)
         {
             if let Some(v) = core.vcs.get_mut(vc) {
@@ -262,7 +263,7 @@ impl ShmNetmod {
     /// Sends as much of a VC's queue as there is room for.
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
-            let Some(l) = self.links.get_mut(vc) else { return };
+            let Some(l) = self.vcs.get_mut(vc) else { return };
             if let Some(slot) = l.slot {
                 if self.holds(slot) {
                     // All of it goes on when both are there.
@@ -271,20 +272,21 @@ impl ShmNetmod {
                     }
                     return;
                 }
-                match self.lanes[slot].settle_owed() {
+                match self.channels[slot].settle_owed() {
                     Ok(true) => {}
                     Ok(false) => return self.out.queued.add(vc),
                     Err(broken) => return drop(self.broken(core, slot, broken)),
                 }
             }
-            let Some(l) = self.links.get(vc) else { return };
+            let Some(l) = self.vcs.get(vc) else { return };
             if l.queue.is_empty() {
                 if l.terminating {
                     return self.terminated(vc);
                 }
-                let writing = l.slot.is_some_and(|s| self.lanes[s].streams.writing && !self.lanes[s].owes());
+                let writing =
+                    l.slot.is_some_and(|s| self.channels[s].streams.writing && !self.channels[s].owes());
                 let open = writing && l.down.is_none() && self.ending == Ending::No;
-                if let Some(l) = self.links.get_mut(vc) {
+                if let Some(l) = self.vcs.get_mut(vc) {
                     l.ready = open;
                 }
                 return;
@@ -292,13 +294,13 @@ impl ShmNetmod {
             if !self.open(core, vc) {
                 return;
             }
-            let Some((l, slot)) = self.links.get_mut(vc).and_then(|l| l.slot.map(|s| (l, s))) else { return };
-            let lane = &mut self.lanes[slot];
-            if lane.owes() {
+            let Some((l, slot)) = self.vcs.get_mut(vc).and_then(|l| l.slot.map(|s| (l, s))) else { return };
+            let channel = &mut self.channels[slot];
+            if channel.owes() {
                 return self.out.queued.add(vc);
             }
             let Some(m) = l.queue.front() else { return };
-            match link::write(m, core, lane) {
+            match vc::write(m, core, channel) {
                 Ok(true) => {
                     l.queue.front_sent(core, vc);
                     self.touch(slot);

@@ -7,7 +7,7 @@ use netmod_core::{
 };
 
 use crate::ShmNetmod;
-use crate::lane::first_piece;
+use crate::channel::first_piece;
 use crate::netmod::{CHECK, Ending};
 use crate::ring::RingMem;
 
@@ -90,7 +90,7 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
     assert_eq!(bytes, [&[1; 32][..], &[7; 10]].concat());
     // The third cell of the ring, behind the beginning and the message: of no kind that there is.
     let slot = p.nets[0].segment.as_ref().expect("a segment").me();
-    let ring = p.nets[1].lanes[slot].tx.as_ref().expect("a ring");
+    let ring = p.nets[1].channels[slot].tx.as_ref().expect("a ring");
     ring.mem.set_control(2, 3 << 32 | 99);
     let (found, bytes) = polls(&mut p);
     let [Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
@@ -141,7 +141,7 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     send(&mut p, vec![5; 1 << 20].leak());
     let Pair { nets, .. } = &mut p;
     let slot = nets[1].segment.as_ref().expect("a segment").me();
-    assert!(nets[1].lanes.iter().any(|l| l.streams.writing), "it has begun");
+    assert!(nets[1].channels.iter().any(|l| l.streams.writing), "it has begun");
     // As a process ends that is killed: nothing is said.
     nets[1].ending = Ending::Over;
     let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };
@@ -194,7 +194,7 @@ fn one_way(p: &mut Pair, from: usize, data: &'static [u8]) -> (usize, RxBuf) {
 /// Ranks that take turns write over what they have read, but not over what is still on loan.
 #[test]
 fn answers_are_written_over_questions_that_were_read() {
-    let mut p = Pair::new("shuttle");
+    let mut p = Pair::new("token_line");
     let turn = |p: &mut Pair, from: usize, value: u8| {
         let (place, buf) = one_way(p, from, vec![value; 16].leak());
         p.nets[1 - from].release(buf);
@@ -216,7 +216,7 @@ fn answers_are_written_over_questions_that_were_read() {
     p.nets[1].release(on_loan);
     assert_eq!(turn(&mut p, 1, 9), at_lower);
     assert_eq!(turn(&mut p, 0, 10), at_higher);
-    // What does not fit into a line lies in the hold, which is as much theirs in turn.
+    // What does not fit into a line lies in the payload buffer, which is as much theirs in turn.
     let long = |p: &mut Pair, from: usize, data: &'static [u8]| {
         let (place, buf) = one_way(p, from, data);
         p.nets[1 - from].release(buf);
@@ -233,14 +233,14 @@ fn answers_are_written_over_questions_that_were_read() {
     assert_eq!(bytes, [15; 1000]);
     p.nets[0].release(on_loan);
     assert_eq!(long(&mut p, 0, &[17; 1000]), at_higher);
-    // What is longer than that goes by the ring, and the shuttle stays where it is.
+    // What is longer than that goes by the ring, and the token line stays where it is.
     assert_ne!(long(&mut p, 1, &[18; 20_000]), at_lower);
     assert_eq!(long(&mut p, 1, &[19; 1000]), at_lower);
 }
 
-/// A message that came with the shuttle for a VC that sleeps is rung for, as any.
+/// A message that came with the token line for a VC that sleeps is rung for, as any.
 #[test]
-fn the_shuttle_wakes_its_rank() {
+fn the_token_line_wakes_its_rank() {
     let mut p = Pair::new("asleep");
     for from in [0, 1, 0, 1] {
         let (_, buf) = one_way(&mut p, from, &[3; 8]);

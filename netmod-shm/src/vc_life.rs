@@ -2,12 +2,12 @@
 
 use netmod_core::{Card, Core, PeerName, Refusal, Time, VcError, VcErrorKind, VcId, VcLife};
 
-use crate::card::Place;
-use crate::lane::Offer;
-use crate::link::Link;
+use crate::card::Location;
+use crate::channel::Offer;
 use crate::netmod::ShmNetmod;
 use crate::segment::Segment;
 use crate::stage::Stage;
+use crate::vc::ShmVc;
 
 impl ShmNetmod {
     /// Returns the slot that a card names.
@@ -18,19 +18,19 @@ impl ShmNetmod {
             (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
             (Err(why), _) => return Err(why.to_string()),
         };
-        match Place::of(card)? {
-            Place::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
-            Place::Slot { nonce, .. } if nonce != *nonce_here => {
+        match Location::of(card)? {
+            Location::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
+            Location::Slot { nonce, .. } if nonce != *nonce_here => {
                 Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
                      container with another /dev/shm"
                     .into())
             }
-            Place::Slot { slot, token, .. } => {
+            Location::Slot { slot, token, .. } => {
                 let slot = usize::try_from(slot).unwrap_or(usize::MAX);
                 // Behind a checkpoint of all, who is not back yet has not said what its token is.
                 let late = |s: &Segment| self.ckpt.members > 0 && slot < s.ranks() && !s.has_joined(slot);
                 let is_its = segment.is_none_or(|s| s.has_token(slot, &token) || late(s));
-                if slot == me || slot >= self.lanes.len() || !is_its {
+                if slot == me || slot >= self.channels.len() || !is_its {
                     return Err("its slot in the segment is another process's".into());
                 }
                 Ok(slot)
@@ -40,15 +40,15 @@ impl ShmNetmod {
 
     /// Connects a VC with the slot of its peer.
     pub(crate) fn bind(&mut self, vc: VcId, slot: usize) -> Result<(), String> {
-        let lane = &mut self.lanes[slot];
-        if lane.vc.is_some_and(|other| other != vc) {
+        let channel = &mut self.channels[slot];
+        if channel.vc.is_some_and(|other| other != vc) {
             return Err("another VC has its slot in the segment".into());
         }
-        lane.vc = Some(vc);
-        if lane.streams.offer == Offer::Reported {
-            lane.streams.offer = Offer::None;
+        channel.vc = Some(vc);
+        if channel.streams.offer == Offer::Reported {
+            channel.streams.offer = Offer::None;
         }
-        if let Some(l) = self.links.get_mut(vc) {
+        if let Some(l) = self.vcs.get_mut(vc) {
             l.slot = Some(slot);
             l.asked = false;
             l.attach = None;
@@ -61,7 +61,7 @@ impl ShmNetmod {
     fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
         let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
         let slot = self.slot_of(card).map_err(wrong)?;
-        if let Some(old) = self.links.get(vc).and_then(|l| l.slot)
+        if let Some(old) = self.vcs.get(vc).and_then(|l| l.slot)
             && old != slot
         {
             let text = "it has another slot than before; shared memory is of one start of a job";
@@ -82,18 +82,18 @@ impl VcLife for ShmNetmod {
         if self.by_peer.contains_key(&peer) {
             return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
         }
-        self.links.insert(vc, Link::new(peer));
+        self.vcs.insert(vc, ShmVc::new(peer));
         let mut known = Ok(());
         if let Some(card) = card {
             known = self.take_card(vc, peer, card);
-        } else if let Some(slot) = (0..self.lanes.len()).find(|s| {
-            let lane = &self.lanes[*s];
-            lane.streams.offer == Offer::Reported && lane.vc.is_none() && self.proven(*s) == Some(peer)
+        } else if let Some(slot) = (0..self.channels.len()).find(|s| {
+            let channel = &self.channels[*s];
+            channel.streams.offer == Offer::Reported && channel.vc.is_none() && self.proven(*s) == Some(peer)
         }) {
             known = self.bind(vc, slot).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e));
         }
         if let Err(e) = known {
-            self.links.remove(vc);
+            self.vcs.remove(vc);
             return Err(e);
         }
         self.by_peer.insert(peer, vc);
@@ -101,7 +101,7 @@ impl VcLife for ShmNetmod {
     }
 
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
+        let Some(peer) = self.vcs.get(vc).map(|l| l.peer) else { return };
         match card.and_then(|c| self.take_card(vc, peer, c)) {
             Ok(()) => self.pump(core, vc),
             Err(e) => self.fail(core, vc, e),
@@ -109,30 +109,30 @@ impl VcLife for ShmNetmod {
     }
 
     fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
-        for slot in 0..self.lanes.len() {
-            if self.lanes[slot].streams.offer == Offer::Reported && self.proven(slot) == Some(peer) {
-                self.lanes[slot].streams.offer = Offer::Refused(why);
+        for slot in 0..self.channels.len() {
+            if self.channels[slot].streams.offer == Offer::Reported && self.proven(slot) == Some(peer) {
+                self.channels[slot].streams.offer = Offer::Refused(why);
                 self.look_at(slot);
             }
         }
     }
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        let Some(l) = self.links.get(vc) else { return };
+        let Some(l) = self.vcs.get(vc) else { return };
         let (peer, slot) = (l.peer, l.slot);
         let events = self.pending.len();
         self.fail(core, vc, VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed"));
         self.pending.truncate(events);
-        self.links.remove(vc);
+        self.vcs.remove(vc);
         self.by_peer.remove(&peer);
         if let Some(slot) = slot {
-            self.lanes[slot].vc = None;
+            self.channels[slot].vc = None;
         }
         core.reset_receive(vc);
     }
 
     fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
-        let Some(l) = self.links.get_mut(vc) else { return };
+        let Some(l) = self.vcs.get_mut(vc) else { return };
         l.ready = false;
         if l.down.is_some() {
             return self.terminated(vc);
@@ -151,11 +151,11 @@ impl VcLife for ShmNetmod {
     }
 
     fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
+        let Some(peer) = self.vcs.get(vc).map(|l| l.peer) else { return Ok(()) };
         if let Some(card) = card {
             self.take_card(vc, peer, card)?;
         }
-        if let Some(l) = self.links.get_mut(vc) {
+        if let Some(l) = self.vcs.get_mut(vc) {
             l.down = None;
         }
         Ok(())

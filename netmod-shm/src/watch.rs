@@ -5,10 +5,10 @@ use std::time::Duration;
 use netmod_core::{Arm, Core, Event, Time, VcError, VcErrorKind, VcId};
 
 use crate::bell;
+use crate::channel::{Peer, Wake};
 use crate::helper::Helper;
-use crate::lane::{Peer, Wake};
 use crate::netmod::{CHECK, ShmNetmod};
-use crate::ring::Shuttle;
+use crate::ring::TokenLine;
 use crate::segment::Segment;
 use crate::sys::{self, Waker};
 
@@ -25,14 +25,14 @@ impl ShmNetmod {
         self.stats.rings += 1;
         let theirs = segment.slot(slot);
         // One that is away need not be found: it looks at all when it is back.
-        if let Wake::Unknown = self.lanes[slot].wake
+        if let Wake::Unknown = self.channels[slot].wake
             && !segment.is_away(slot)
         {
-            self.lanes[slot].wake = find_waker(segment, slot);
+            self.channels[slot].wake = find_waker(segment, slot);
         }
         if bell::ring(theirs, segment.me()) {
             self.stats.wakes += 1;
-            match &self.lanes[slot].wake {
+            match &self.channels[slot].wake {
                 Wake::By(waker) => waker.wake(),
                 _ => sys::wake_waiters(segment.sleep_word(slot).word()),
             }
@@ -72,16 +72,16 @@ impl ShmNetmod {
                 let slot = i * 64 + word.trailing_zeros() as usize;
                 word &= word - 1;
                 if self.segment.as_ref().is_ok_and(|s| s.has_left(slot)) {
-                    self.lanes[slot].peer.end();
+                    self.channels[slot].peer.end();
                 }
                 self.find_ring(core, slot);
                 self.watch(slot);
                 self.look_for_return(core, slot);
                 self.say_notes(core, slot);
                 // There may be room now.
-                if let Some(vc) = self.lanes[slot].vc {
+                if let Some(vc) = self.channels[slot].vc {
                     self.pump(core, vc);
-                } else if let Err(broken) = self.lanes[slot].settle_owed() {
+                } else if let Err(broken) = self.channels[slot].settle_owed() {
                     self.broken(core, slot, broken);
                 }
             }
@@ -90,16 +90,17 @@ impl ShmNetmod {
 
     /// Adds a slot's ring to those that each poll looks at.
     fn watch(&mut self, slot: usize) {
-        self.lanes[slot].idle = 0;
-        if let Some(rx) = &self.lanes[slot].rx {
+        self.channels[slot].idle = 0;
+        if let Some(rx) = &self.channels[slot].rx {
             rx.watch();
         }
-        if std::mem::replace(&mut self.lanes[slot].watched, true) {
+        if std::mem::replace(&mut self.channels[slot].watched, true) {
             return;
         }
         self.watch.lately.remove(slot);
         if self.watch.active.len() >= MOST {
-            let idlest = (0..self.watch.active.len()).max_by_key(|i| self.lanes[self.watch.active[*i]].idle);
+            let idlest =
+                (0..self.watch.active.len()).max_by_key(|i| self.channels[self.watch.active[*i]].idle);
             if let Some(i) = idlest {
                 self.unwatch(i);
             }
@@ -110,9 +111,9 @@ impl ShmNetmod {
     /// Stops to look at the `i`-th watched ring, unless something is there.
     fn unwatch(&mut self, i: usize) {
         let slot = self.watch.active.swap_remove(i);
-        let lane = &mut self.lanes[slot];
-        lane.watched = false;
-        if lane.rx.as_ref().is_some_and(|rx| rx.unwatch(&lane.shuttle)) {
+        let channel = &mut self.channels[slot];
+        channel.watched = false;
+        if channel.rx.as_ref().is_some_and(|rx| rx.unwatch(&channel.token_line)) {
             return self.look_at(slot);
         }
         self.watch.lately.add(slot, self.clock.now);
@@ -124,8 +125,8 @@ impl ShmNetmod {
     #[inline(never)]
     pub(crate) fn look_again(&mut self) {
         while let Some(slot) = self.watch.lately.take() {
-            let lane = &self.lanes[slot];
-            if lane.rx.as_ref().is_some_and(|rx| rx.has_something(&lane.shuttle)) {
+            let channel = &self.channels[slot];
+            if channel.rx.as_ref().is_some_and(|rx| rx.has_something(&channel.token_line)) {
                 self.look_at(slot);
             }
         }
@@ -138,11 +139,11 @@ impl ShmNetmod {
             self.watch.active.swap_remove(i);
         }
         self.watch.lately.remove(slot);
-        let lane = &mut self.lanes[slot];
-        lane.watched = false;
-        lane.peer = Peer::Condemned;
-        lane.rx = None;
-        lane.shuttle = Shuttle::none();
+        let channel = &mut self.channels[slot];
+        channel.watched = false;
+        channel.peer = Peer::Condemned;
+        channel.rx = None;
+        channel.token_line = TokenLine::none();
     }
 
     /// Stops to look at the ring of a slot, unless something is there.
@@ -166,8 +167,8 @@ impl ShmNetmod {
         }
         // They come back with the bell that says that there is room.
         while let Some(vc) = self.out.queued.take() {
-            let Some(slot) = self.links.get(vc).and_then(|l| l.slot) else { continue };
-            match self.lanes[slot].tx.as_mut().map(|tx| tx.want_space()) {
+            let Some(slot) = self.vcs.get(vc).and_then(|l| l.slot) else { continue };
+            match self.channels[slot].tx.as_mut().map(|tx| tx.want_space()) {
                 Some(Ok(true)) => {}
                 // There is room by now, or it is not the ring that it waits for.
                 _ => self.look_at(slot),
@@ -225,8 +226,7 @@ impl ShmNetmod {
     /// ended had written is read first: the VC fails at the next call.
     #[cold]
     pub(crate) fn ask_after(&mut self, core: &mut Core, vc: VcId) {
-        let Some(l) = self.links.get_mut(vc).filter(|l| !l.up && l.down.is_none() && l.queue.is_empty())
-        else {
+        let Some(l) = self.vcs.get_mut(vc).filter(|l| !l.up && l.down.is_none() && l.queue.is_empty()) else {
             return;
         };
         let Some(slot) = l.slot else {
@@ -240,7 +240,7 @@ impl ShmNetmod {
         if !ended {
             return;
         }
-        if !self.lanes[slot].peer.end() {
+        if !self.channels[slot].peer.end() {
             let text = "the process has ended; has it failed?";
             return self.fail(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
         }
@@ -252,16 +252,16 @@ impl ShmNetmod {
     #[inline(never)]
     pub(crate) fn check_peers(&mut self, core: &mut Core) {
         self.clock.next_check = Time::NEVER;
-        for slot in 0..self.lanes.len() {
+        for slot in 0..self.channels.len() {
             let Ok(segment) = &self.segment else { return };
-            let lane = &self.lanes[slot];
+            let channel = &self.channels[slot];
             let concerned =
-                lane.vc.and_then(|vc| self.links.get(vc)).is_some_and(|l| l.up || !l.queue.is_empty());
-            if !concerned || lane.peer.is_gone() {
+                channel.vc.and_then(|vc| self.vcs.get(vc)).is_some_and(|l| l.up || !l.queue.is_empty());
+            if !concerned || channel.peer.is_gone() {
                 continue;
             }
-            if lane.absence.pause.is_away() {
-                if self.clock.now >= lane.absence.until {
+            if channel.absence.pause.is_away() {
+                if self.clock.now >= channel.absence.until {
                     self.give_up(core, slot);
                 } else {
                     self.clock.next_check = self.clock.now + CHECK;
@@ -270,7 +270,7 @@ impl ShmNetmod {
             }
             self.clock.next_check = self.clock.now + CHECK;
             if segment.has_left(slot) || !segment.lives(slot) {
-                self.lanes[slot].peer.end();
+                self.channels[slot].peer.end();
                 // What it has written is read first.
                 if let Some(bells) = &self.wakeup.bells {
                     let _ = bell::ring(bells, slot);

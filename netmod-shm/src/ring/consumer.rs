@@ -1,6 +1,6 @@
 //! The consumer's end of a ring.
 
-use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, SHUTTLE, Shuttle};
+use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, TOKEN_LINE, TokenLine};
 
 /// A cell that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) struct Consumer<M> {
     /// begins.
     taken: u32,
     open_at: u32,
-    /// Cells in a row that came with the shuttle, up to 2.
+    /// Cells in a row that came with the token line, up to 2.
     carried: u8,
 }
 
@@ -53,19 +53,19 @@ impl<M: RingMem> Consumer<M> {
         Consumer { mem, geometry, mask, pos: 0, given: 0, owed: 0, taken: 0, open_at: 0, carried: 0 }
     }
 
-    /// Returns the next cell, if it was written, in the ring or with the shuttle. It stays the next
-    /// until [`Consumer::advance`].
+    /// Returns the next cell, if it was written, in the ring or with the token line. It stays the
+    /// next until [`Consumer::advance`].
     #[inline(always)]
-    pub(crate) fn peek(&self, shuttle: &Shuttle) -> Result<Option<Cell>, Broken> {
+    pub(crate) fn peek(&self, token_line: &TokenLine) -> Result<Option<Cell>, Broken> {
         let cell = self.pos & self.mask;
         let word = self.mem.control(cell);
         if self.is_next(word) {
             return self.rest_of(cell, word);
         }
-        if !shuttle.is_here() {
-            let word = self.mem.control(SHUTTLE);
-            if self.is_next(word) && shuttle.has_brought(word) {
-                return self.rest_of(SHUTTLE, word);
+        if !token_line.is_here() {
+            let word = self.mem.control(TOKEN_LINE);
+            if self.is_next(word) && token_line.has_brought(word) {
+                return self.rest_of(TOKEN_LINE, word);
             }
         }
         Ok(None)
@@ -80,7 +80,7 @@ impl<M: RingMem> Consumer<M> {
 
     #[cold]
     fn without_taken(&self, cell: Cell) -> Result<Option<Cell>, Broken> {
-        let same = cell.kind == Kind::Bulk && cell.number != SHUTTLE && cell.at == self.open_at;
+        let same = cell.kind == Kind::Bulk && cell.number != TOKEN_LINE && cell.at == self.open_at;
         if !same || cell.len < self.taken {
             return Err(Broken("a piece of a ring is not what was read of it while it was open"));
         }
@@ -123,9 +123,9 @@ impl<M: RingMem> Consumer<M> {
             Some(Kind::Inline) if len as usize <= INLINE => {
                 Ok(Cell { kind: Kind::Inline, len, at: 0, number: cell })
             }
-            // What goes with the shuttle and is too long for its line is in the hold.
-            Some(kind @ (Kind::Bulk | Kind::Headed)) if cell == SHUTTLE => {
-                let fits = kind == Kind::Headed && len <= self.mem.hold();
+            // What goes with the token line and is too long for its line is in the payload buffer.
+            Some(kind @ (Kind::Bulk | Kind::Headed)) if cell == TOKEN_LINE => {
+                let fits = kind == Kind::Headed && len <= self.mem.payload();
                 if fits { Ok(Cell { kind, len, at: 0, number: cell }) } else { Err(OUTSIDE) }
             }
             Some(kind @ (Kind::Bulk | Kind::Headed)) => {
@@ -143,15 +143,15 @@ impl<M: RingMem> Consumer<M> {
 
     /// Consumes the cell that was peeked at. Its memory stays untouched until it is given back.
     #[inline]
-    pub(crate) fn advance(&mut self, cell: Cell, shuttle: &mut Shuttle) {
-        self.carried = if cell.number == SHUTTLE {
-            shuttle.take();
+    pub(crate) fn advance(&mut self, cell: Cell, token_line: &mut TokenLine) {
+        self.carried = if cell.number == TOKEN_LINE {
+            token_line.take();
             2.min(self.carried + 1)
         } else {
             0
         };
         self.pos = self.pos.wrapping_add(1);
-        if cell.number != SHUTTLE && matches!(cell.kind, Kind::Bulk | Kind::Headed) {
+        if cell.number != TOKEN_LINE && matches!(cell.kind, Kind::Bulk | Kind::Headed) {
             self.owed += (cell.len + std::mem::take(&mut self.taken)).next_multiple_of(LINE as u32);
         }
     }
@@ -162,7 +162,7 @@ impl<M: RingMem> Consumer<M> {
         self.pos
     }
 
-    /// Returns true if the last two cells came with the shuttle: ping-pong traffic.
+    /// Returns true if the last two cells came with the token line: ping-pong traffic.
     #[inline]
     pub(crate) fn is_alternating(&self) -> bool {
         self.carried > 1
@@ -199,16 +199,16 @@ impl<M: RingMem> Consumer<M> {
     /// tell. Nor may it tell of what is still in its processor's store buffer: a second look comes
     /// later.
     #[must_use]
-    pub(crate) fn unwatch(&self, shuttle: &Shuttle) -> bool {
+    pub(crate) fn unwatch(&self, token_line: &TokenLine) -> bool {
         self.mem.set_watched(false);
         self.mem.fence();
-        self.has_something(shuttle)
+        self.has_something(token_line)
     }
 
     /// Returns true if there is something to be taken.
-    pub(crate) fn has_something(&self, shuttle: &Shuttle) -> bool {
+    pub(crate) fn has_something(&self, token_line: &TokenLine) -> bool {
         // What was written wrongly is there, too.
-        self.peek(shuttle) != Ok(None) || self.peek_open() != Ok(None)
+        self.peek(token_line) != Ok(None) || self.peek_open() != Ok(None)
     }
 }
 

@@ -3,16 +3,21 @@
 //! # Layout
 //!
 //! A ring is a control block, an array of *cells* of one cache line each, a *bulk* area, and a
-//! *hold*.
+//! *payload buffer*.
 //!
 //! | part | bytes | written by |
 //! |---|---|---|
-//! | tail: cells that the consumer has given back; watched: it looks at this ring in each poll | line 0 | consumer |
-//! | wants space: the producer waits for cells; level: how far the open piece is filled | line 2 | producer |
-//! | shuttle: see [`Shuttle`]; in use in the ring from the lower slot to the higher one | line 4 | both, in turn |
+//! | tail, watched | line 0 | consumer |
+//! | wants space, level | line 2 | producer |
+//! | token line, in the ring from the lower slot to the higher one | line 4 | both, in turn |
 //! | cells | 64 each | producer |
 //! | bulk | the rest | producer |
-//! | hold: what goes with the shuttle and is too long for its line | a sixteenth of the ring, up to 16 KiB | both, in turn |
+//! | payload buffer | a sixteenth of the ring, up to 16 KiB | both, in turn |
+//!
+//! *Tail* counts the cells that the consumer has given back; *watched* says that it looks at this
+//! ring in each poll. *Wants space* says that the producer waits for cells; *level* says how far
+//! the open piece is filled. The payload buffer has what goes with the token line ([`TokenLine`])
+//! and is too long for it.
 //!
 //! The lines of the control block are two apart because processors fetch lines in pairs. A cell is
 //! a control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence
@@ -43,15 +48,15 @@
 //! at most an eighth of the window, so that a producer never waits for what the consumer has
 //! consumed and not yet given back.
 //!
-//! A message that fits into a cell or the hold and is the first since a poll may be an answer, or
-//! be answered. If the [`Shuttle`] is there it goes with it, and its cell in the ring stays as it
-//! was.
+//! A message that fits into a cell or the payload buffer and is the first since a poll may be an
+//! answer, or be answered. If the [`TokenLine`] is there it goes with it, and its cell in the ring
+//! stays as it was.
 //!
 //! *Doorbells.* A producer that has published looks, behind a full fence, whether its ring is
 //! watched; if not, it rings ([`crate::bell`]). A consumer that stops watching says so, and looks
 //! once more behind a full fence. So one of the two sees the other (Dekker's argument), and a
-//! consumer looks at no ring in vain for long. The fence is paid once for all that was sent between
-//! two polls; before it the producer looks without one.
+//! consumer does not look at an idle ring for long. The fence is paid once for all that was sent
+//! between two polls; before it the producer looks without one.
 //!
 //! A producer that does not poll after its last messages has had no fence behind them. It may have
 //! read that it is watched while they were still in its processor's store buffer, where the
@@ -75,15 +80,15 @@ mod consumer;
 #[cfg(test)]
 mod model;
 mod producer;
-mod shuttle;
-#[cfg(test)]
-mod shuttle_model;
 #[cfg(test)]
 mod tests;
+mod token_line;
+#[cfg(test)]
+mod token_line_model;
 
 pub(crate) use consumer::{Cell, Consumer};
-pub(crate) use producer::{Place, Producer};
-pub(crate) use shuttle::{SHUTTLE, Shuttle};
+pub(crate) use producer::{Producer, Reserved};
+pub(crate) use token_line::{TOKEN_LINE, TokenLine};
 
 /// Bytes of a cell, and of a cache line.
 pub(crate) const LINE: usize = 64;
@@ -97,11 +102,11 @@ pub(crate) const MAX_RING: usize = 2 << 20;
 /// The longest ring that, with what both sides copy, lies in the caches of one core.
 pub(crate) const CACHED_RING: usize = 256 << 10;
 /// Bytes of the bulk area that are in use at once, whatever its length.
-const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_HOLD;
+const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_PAYLOAD;
 /// Most cells of a ring.
 const MAX_CELLS: usize = 256;
-/// Most bytes of a hold; a ring has a sixteenth of its length.
-pub(crate) const MAX_HOLD: usize = 16 << 10;
+/// Most bytes of a payload buffer; a ring has a sixteenth of its length.
+pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
 /// Longest piece in the bulk area, whatever its size.
 const MAX_PIECE: usize = 16 << 10;
 
@@ -180,7 +185,7 @@ impl Kind {
 const KINDS: u8 = 0x3f;
 
 /// A control word: sequence number (32 bits), length (24 bits), who has written it (2 bits, of the
-/// shuttle only), kind (6 bits).
+/// token_line only), kind (6 bits).
 #[inline]
 fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
     u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
@@ -195,7 +200,7 @@ fn level_word(seq: u32, at: u32, len: u32) -> u64 {
 }
 
 /// The shared memory of a ring, with the orderings that the protocol needs. The mapped ring
-/// implements it, and loom's atomics do. The shuttle is the cell [`SHUTTLE`].
+/// implements it, and loom's atomics do. The token line is the cell [`TOKEN_LINE`].
 pub(crate) trait RingMem {
     /// Acquire.
     fn control(&self, cell: u32) -> u64;
@@ -206,8 +211,8 @@ pub(crate) trait RingMem {
     fn bulk_at(&self, cell: u32) -> u32;
     /// Before [`RingMem::set_control`].
     fn set_bulk_at(&self, cell: u32, at: u32);
-    /// Bytes of the hold that goes with the shuttle.
-    fn hold(&self) -> u32;
+    /// Bytes of the payload buffer that goes with the token line.
+    fn payload(&self) -> u32;
     /// Acquire.
     fn tail(&self) -> u32;
     /// Release.
@@ -239,8 +244,8 @@ pub(crate) struct Geometry {
     pub(crate) window: u32,
     /// Longest piece in the bulk area.
     pub(crate) piece: u32,
-    /// Bytes of the hold.
-    pub(crate) hold: u32,
+    /// Bytes of the payload buffer.
+    pub(crate) payload: u32,
 }
 
 impl Geometry {
@@ -253,8 +258,8 @@ impl Geometry {
             cells if cells < MAX_CELLS => cells,
             _ => MAX_CELLS,
         };
-        let hold = if bytes / 16 < MAX_HOLD { bytes / 16 } else { MAX_HOLD };
-        let bulk = bytes - CONTROL - cells * LINE - hold;
+        let payload = if bytes / 16 < MAX_PAYLOAD { bytes / 16 } else { MAX_PAYLOAD };
+        let bulk = bytes - CONTROL - cells * LINE - payload;
         let window = if bulk < WINDOW { bulk } else { WINDOW };
         let piece = match window / 8 / LINE * LINE {
             long if long > MAX_PIECE => MAX_PIECE,
@@ -265,17 +270,17 @@ impl Geometry {
             bulk: bulk as u32,
             window: window as u32,
             piece: piece as u32,
-            hold: hold as u32,
+            payload: payload as u32,
         }
     }
 
     /// Bytes of the whole ring.
     pub(crate) fn bytes(&self) -> usize {
-        self.hold_start() + self.hold as usize
+        self.payload_start() + self.payload as usize
     }
 
-    /// Returns the offset of the hold, which follows the bulk area.
-    pub(crate) fn hold_start(&self) -> usize {
+    /// Returns the offset of the payload buffer, which follows the bulk area.
+    pub(crate) fn payload_start(&self) -> usize {
         self.bulk_start() + self.bulk as usize
     }
 

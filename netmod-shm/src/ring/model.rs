@@ -15,7 +15,7 @@ use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-use super::{Consumer, Geometry, Kind, Place, Producer, RingMem, SHUTTLE, Shuttle};
+use super::{Consumer, Geometry, Kind, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine};
 use crate::bell::{self, BellMem};
 
 /// A promise of the memory that is left out.
@@ -53,7 +53,7 @@ pub(super) fn tried(module: &str, weak: Weak) {
 
 const CELLS: usize = 2;
 
-/// A cell, or the shuttle.
+/// A cell, or the token line.
 #[derive(Default)]
 struct Line {
     control: AtomicU64,
@@ -63,7 +63,7 @@ struct Line {
 pub(super) struct Shared {
     weak: Weak,
     cells: [Line; CELLS],
-    shuttle: Rc<Line>,
+    token_line: Rc<Line>,
     /// The bulk area: room for a batch of two.
     bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
@@ -94,14 +94,14 @@ impl Shared {
 
     /// Another ring, of the way back.
     pub(super) fn back(&self) -> Rc<Shared> {
-        Shared::with(self.weak, Rc::clone(&self.shuttle))
+        Shared::with(self.weak, Rc::clone(&self.token_line))
     }
 
-    fn with(weak: Weak, shuttle: Rc<Line>) -> Rc<Shared> {
+    fn with(weak: Weak, token_line: Rc<Line>) -> Rc<Shared> {
         Rc::new(Shared {
             weak,
             cells: Default::default(),
-            shuttle,
+            token_line,
             bulk: std::array::from_fn(|_| UnsafeCell::new(0)),
             tail: AtomicU32::new(0),
             level: AtomicU64::new(0),
@@ -112,10 +112,10 @@ impl Shared {
     }
 
     fn line(&self, cell: u32) -> &Line {
-        if cell == SHUTTLE { &self.shuttle } else { &self.cells[cell as usize] }
+        if cell == TOKEN_LINE { &self.token_line } else { &self.cells[cell as usize] }
     }
 
-    /// Returns the content of a cell or the shuttle.
+    /// Returns the content of a cell or the token line.
     pub(super) fn content(&self, cell: u32) -> &UnsafeCell<u32> {
         &self.line(cell).content
     }
@@ -132,7 +132,7 @@ impl RingMem for Rc<Shared> {
         0
     }
     fn set_bulk_at(&self, _: u32, _: u32) {}
-    fn hold(&self) -> u32 {
+    fn payload(&self) -> u32 {
         0
     }
     fn tail(&self) -> u32 {
@@ -193,7 +193,7 @@ impl BellMem for Bells {
 }
 
 pub(super) fn geometry() -> Geometry {
-    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, hold: 0 }
+    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, payload: 0 }
 }
 
 /// The end of a producer's work, behind its last message.
@@ -229,12 +229,12 @@ impl Sender {
 
     /// Writes a cell; false if there is no room.
     fn put(&mut self, value: u32) -> bool {
-        let Some(Place::Cell(cell)) = self.ring.reserve().expect("a sound peer") else { return false };
+        let Some(Reserved::Cell(cell)) = self.ring.reserve().expect("a sound peer") else { return false };
         self.shared.content(cell).with_mut(|p| {
             // SAFETY: the cell was reserved, so the consumer does not touch it; loom checks that.
             unsafe { *p = value };
         });
-        self.ring.commit(Place::Cell(cell), Kind::Inline, 4);
+        self.ring.commit(Reserved::Cell(cell), Kind::Inline, 4);
         true
     }
 
@@ -296,7 +296,7 @@ impl Receiver {
     /// Takes what is there: consecutive numbers from 1 on.
     fn take(&mut self) {
         loop {
-            let cell = self.ring.peek(&Shuttle::none()).expect("a sound peer");
+            let cell = self.ring.peek(&TokenLine::none()).expect("a sound peer");
             let open = cell.is_none();
             let Some(cell) = cell.or_else(|| self.ring.peek_open().expect("a sound peer")) else { return };
             let found = match cell.kind {
@@ -313,7 +313,7 @@ impl Receiver {
                 self.ring.take_open(cell);
                 continue;
             }
-            self.ring.advance(cell, &mut Shuttle::none());
+            self.ring.advance(cell, &mut TokenLine::none());
             if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
                 self.shared.bells[1].pipe.notify();
             }
@@ -336,7 +336,7 @@ impl Receiver {
                         self.ring.mem.set_watched(false);
                         false
                     }
-                    _ => self.ring.unwatch(&Shuttle::none()),
+                    _ => self.ring.unwatch(&TokenLine::none()),
                 };
                 if rung {
                     continue;
@@ -357,7 +357,7 @@ impl Receiver {
                 self.shared.bells[0].pipe.wait();
             }
             bell::wake_up(&self.shared.bells[0]);
-            rung = self.shared.weak != Weak::SecondLook && self.ring.has_something(&Shuttle::none());
+            rung = self.shared.weak != Weak::SecondLook && self.ring.has_something(&TokenLine::none());
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The producer's end of a ring.
 
-use super::{Broken, Geometry, Kind, LINE, RingMem, SHUTTLE, Shuttle, control_word, level_word};
+use super::{Broken, Geometry, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, control_word, level_word};
 
 /// Reserved room for the content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Reserved {
     /// In the cell of this number.
     Cell(u32),
     /// In the bulk area, from this byte on.
@@ -13,8 +13,8 @@ pub(crate) enum Place {
 
 /// Bytes of the bulk area that small messages fill together.
 const BATCH: u32 = 512;
-/// Of so many cells in a row, at least the last that fill the ring once are written there: numbers
-/// come round, and a cell that was left out for that long would be taken for a new one.
+/// Period in cells in which each cell of the ring is written at least once. Numbers wrap: a cell
+/// that was not written in all that time would be taken for a new one.
 const REFRESH: u32 = 1 << 20;
 
 /// A piece of the bulk area that is being filled: the open piece.
@@ -142,7 +142,7 @@ impl<M: RingMem> Producer<M> {
 
     /// A cell for up to [`super::INLINE`] bytes, or for an event. `None` if the ring is full.
     #[inline]
-    pub(crate) fn reserve(&mut self) -> Result<Option<Place>, Broken> {
+    pub(crate) fn reserve(&mut self) -> Result<Option<Reserved>, Broken> {
         self.publish();
         if !self.has_cell() {
             self.refresh()?;
@@ -150,13 +150,13 @@ impl<M: RingMem> Producer<M> {
                 return Ok(None);
             }
         }
-        Ok(Some(Place::Cell(self.head & self.mask)))
+        Ok(Some(Reserved::Cell(self.head & self.mask)))
     }
 
     /// Room for `len` bytes, at most [`Producer::piece`], in the bulk area. `None` if the ring is
     /// full.
     #[inline]
-    pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Place>, Broken> {
+    pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Reserved>, Broken> {
         debug_assert!(len <= self.piece());
         self.publish();
         let len = len.next_multiple_of(LINE) as u32;
@@ -166,7 +166,7 @@ impl<M: RingMem> Producer<M> {
         if !self.has_cell() {
             return Ok(None);
         }
-        Ok(self.find(len).map(Place::Bulk))
+        Ok(self.find(len).map(Reserved::Bulk))
     }
 
     /// Returns the offset of `len` free bytes in one piece.
@@ -200,38 +200,38 @@ impl<M: RingMem> Producer<M> {
 
     /// Publishes reserved room, of which `len` bytes were written.
     #[inline]
-    pub(crate) fn commit(&mut self, place: Place, kind: Kind, len: usize) {
+    pub(crate) fn commit(&mut self, place: Reserved, kind: Kind, len: usize) {
         let cell = self.next_cell();
-        if let Place::Bulk(at) = place {
+        if let Reserved::Bulk(at) = place {
             self.mem.set_bulk_at(cell, at);
         }
         self.mem.set_control(cell, control_word(self.head.wrapping_add(1), kind, len));
         self.account(place, len);
     }
 
-    /// Returns true if the next cell may go with the shuttle, and its cell in the ring stay as it
-    /// was.
+    /// Returns true if the next cell may go with the token line, and its cell in the ring stay as
+    /// it was.
     #[inline]
-    pub(crate) fn may_shuttle(&self, shuttle: &Shuttle) -> bool {
-        shuttle.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
+    pub(crate) fn may_use_token(&self, token_line: &TokenLine) -> bool {
+        token_line.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
     }
 
-    /// Publishes a cell that goes with the shuttle; see [`Producer::commit`].
+    /// Publishes a cell that goes with the token line; see [`Producer::commit`].
     #[inline]
-    pub(crate) fn commit_to(&mut self, shuttle: &mut Shuttle, place: Place, kind: Kind, len: usize) {
-        debug_assert!(self.may_shuttle(shuttle) && matches!(place, Place::Cell(_)));
-        let word = shuttle.send(control_word(self.head.wrapping_add(1), kind, len));
-        self.mem.set_control(SHUTTLE, word);
+    pub(crate) fn commit_to(&mut self, token_line: &mut TokenLine, place: Reserved, kind: Kind, len: usize) {
+        debug_assert!(self.may_use_token(token_line) && matches!(place, Reserved::Cell(_)));
+        let word = token_line.send(control_word(self.head.wrapping_add(1), kind, len));
+        self.mem.set_control(TOKEN_LINE, word);
         self.account(place, len);
     }
 
     /// A cell was published.
     #[inline]
-    fn account(&mut self, place: Place, len: usize) {
+    fn account(&mut self, place: Reserved, len: usize) {
         let cell = self.next_cell();
         self.head = self.head.wrapping_add(1);
         self.fresh = true;
-        if let Place::Bulk(at) = place {
+        if let Reserved::Bulk(at) = place {
             let long = len.next_multiple_of(LINE) as u32;
             // What is left at the end before a piece that begins at the start is used up with it.
             let gap = if at == self.bulk_head { 0 } else { self.geometry.bulk - self.bulk_head };
@@ -263,7 +263,7 @@ impl<M: RingMem> Producer<M> {
             batch.len += len as u32;
             return Ok(Some((at, batch.len + next as u32 > most)));
         }
-        let Some(Place::Bulk(at)) = self.reserve_bulk(most as usize)? else { return Ok(None) };
+        let Some(Reserved::Bulk(at)) = self.reserve_bulk(most as usize)? else { return Ok(None) };
         self.batch = Some(Batch { at, len: len as u32 });
         Ok(Some((at, (len + next) as u32 > most)))
     }
@@ -280,7 +280,7 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     pub(crate) fn publish(&mut self) {
         if let Some(Batch { at, len }) = self.batch.take() {
-            self.commit(Place::Bulk(at), Kind::Bulk, len as usize);
+            self.commit(Reserved::Bulk(at), Kind::Bulk, len as usize);
             // The numbers of cells come round: a level that was left would be taken for a new one.
             self.mem.set_level(0);
         }

@@ -2,14 +2,14 @@
 
 use std::cell::{Cell as Plain, RefCell};
 
-use super::Place;
+use super::Reserved;
 use super::*;
 
 /// The shared part, in plain memory.
 #[derive(Default)]
 struct Mem {
     control: RefCell<Vec<u64>>,
-    shuttle: Plain<u64>,
+    token_line: Plain<u64>,
     at: RefCell<Vec<u32>>,
     tail: Plain<u32>,
     level: Plain<u64>,
@@ -17,16 +17,16 @@ struct Mem {
     wants: Plain<bool>,
 }
 
-/// Bytes of the hold, whatever the ring.
+/// Bytes of the payload buffer, whatever the ring.
 const HOLD: u32 = 256;
 
 impl RingMem for &Mem {
     fn control(&self, cell: u32) -> u64 {
-        if cell == SHUTTLE { self.shuttle.get() } else { self.control.borrow()[cell as usize] }
+        if cell == TOKEN_LINE { self.token_line.get() } else { self.control.borrow()[cell as usize] }
     }
     fn set_control(&self, cell: u32, word: u64) {
         match cell {
-            SHUTTLE => self.shuttle.set(word),
+            TOKEN_LINE => self.token_line.set(word),
             _ => self.control.borrow_mut()[cell as usize] = word,
         }
     }
@@ -36,7 +36,7 @@ impl RingMem for &Mem {
     fn set_bulk_at(&self, cell: u32, at: u32) {
         self.at.borrow_mut()[cell as usize] = at;
     }
-    fn hold(&self) -> u32 {
+    fn payload(&self) -> u32 {
         HOLD
     }
     fn tail(&self) -> u32 {
@@ -81,11 +81,11 @@ fn the_parts_of_a_ring_fill_it() {
         let g = Geometry::of(bytes);
         assert!(g.cells.is_power_of_two());
         assert_eq!(
-            (g.bulk_start() + g.bulk as usize, g.hold_start() + g.hold as usize),
-            (g.hold_start(), bytes)
+            (g.bulk_start() + g.bulk as usize, g.payload_start() + g.payload as usize),
+            (g.payload_start(), bytes)
         );
-        assert_eq!((g.bulk as usize % LINE, g.hold as usize % LINE), (0, 0));
-        assert!(g.hold as usize >= LINE && g.hold as usize <= MAX_HOLD);
+        assert_eq!((g.bulk as usize % LINE, g.payload as usize % LINE), (0, 0));
+        assert!(g.payload as usize >= LINE && g.payload as usize <= MAX_PAYLOAD);
         assert!(g.window <= g.bulk && g.piece as usize >= LINE && g.piece <= g.window / 8);
     }
 }
@@ -112,10 +112,10 @@ fn pieces_never_overlap_and_room_never_ends() {
             match place.unwrap() {
                 Some(place) => {
                     let (kind, len) = match place {
-                        Place::Cell(_) => (Kind::Inline, 8),
-                        Place::Bulk(_) => (Kind::Bulk, len),
+                        Reserved::Cell(_) => (Kind::Inline, 8),
+                        Reserved::Bulk(_) => (Kind::Bulk, len),
                     };
-                    if let Place::Bulk(at) = place {
+                    if let Reserved::Bulk(at) = place {
                         let end = at + len as u32;
                         assert!(end <= g.bulk);
                         let all: u32 = used.iter().map(|(_, a, b)| b - a).sum();
@@ -136,8 +136,8 @@ fn pieces_never_overlap_and_room_never_ends() {
                 }
                 None => {
                     // Everything is consumed, and what is not due is kept back.
-                    while let Some(cell) = c.peek(&Shuttle::none()).unwrap() {
-                        c.advance(cell, &mut Shuttle::none());
+                    while let Some(cell) = c.peek(&TokenLine::none()).unwrap() {
+                        c.advance(cell, &mut TokenLine::none());
                         if c.is_due() {
                             c.give_back();
                             given = c.given;
@@ -165,7 +165,7 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
             let full = i + 1 == most / 32;
             assert_eq!(p.append(32, 32).unwrap(), Some((first + 32 * i as u32, full)));
         }
-        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        assert_eq!(c.peek(&TokenLine::none()), Ok(None));
         let after = match what_follows {
             0 => {
                 p.publish();
@@ -174,19 +174,19 @@ fn a_batch_is_seen_when_it_is_published_or_something_follows_it() {
             1 => p.reserve().unwrap(),
             2 => p.reserve_bulk(100).unwrap(),
             // A new batch.
-            _ => p.append(8, 8).unwrap().map(|_| Place::Bulk(0)),
+            _ => p.append(8, 8).unwrap().map(|_| Reserved::Bulk(0)),
         };
-        let cell = c.peek(&Shuttle::none()).unwrap().expect("the batch");
+        let cell = c.peek(&TokenLine::none()).unwrap().expect("the batch");
         assert_eq!((cell.kind, cell.len, cell.at), (Kind::Bulk, most as u32, first));
-        c.advance(cell, &mut Shuttle::none());
-        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        c.advance(cell, &mut TokenLine::none());
+        assert_eq!(c.peek(&TokenLine::none()), Ok(None));
         match after {
             Some(_) if what_follows == 3 => p.publish(),
             Some(place) => p.commit(place, Kind::Fin, 100),
             None => continue,
         }
-        let cell = c.peek(&Shuttle::none()).unwrap().expect("what follows");
-        c.advance(cell, &mut Shuttle::none());
+        let cell = c.peek(&TokenLine::none()).unwrap().expect("what follows");
+        c.advance(cell, &mut TokenLine::none());
     }
 }
 
@@ -213,12 +213,12 @@ fn an_open_piece_is_read_while_it_is_filled() {
             p.append(32, 32).unwrap().expect("room");
             p.show();
         }
-        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        assert_eq!(c.peek(&TokenLine::none()), Ok(None));
         p.publish();
-        let cell = c.peek(&Shuttle::none()).unwrap().expect("the piece");
+        let cell = c.peek(&TokenLine::none()).unwrap().expect("the piece");
         assert_eq!((cell.at, cell.len), (first + read, 32 * (shown as u32 + 1) - read));
-        c.advance(cell, &mut Shuttle::none());
-        assert_eq!((c.peek_open(), c.peek(&Shuttle::none())), (Ok(None), Ok(None)));
+        c.advance(cell, &mut TokenLine::none());
+        assert_eq!((c.peek_open(), c.peek(&TokenLine::none())), (Ok(None), Ok(None)));
         c.give_back();
         p.refresh().unwrap();
         assert_eq!(p.in_flight(), 0);
@@ -257,7 +257,7 @@ fn nonsense_in_a_level_is_found() {
         c.take_open(part);
         (&mem).set_bulk_at(0, at);
         (&mem).set_control(0, control_word(1, kind, len));
-        assert!(c.peek(&Shuttle::none()).is_err(), "{kind:?} {at} {len}");
+        assert!(c.peek(&TokenLine::none()).is_err(), "{kind:?} {at} {len}");
     }
 }
 
@@ -268,11 +268,11 @@ fn old_cells_are_not_seen_again() {
     let mem = mem(g);
     let (mut p, mut c) = pair(&mem, g);
     for _ in 0..10 * g.cells {
-        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
+        assert_eq!(c.peek(&TokenLine::none()), Ok(None));
         let place = p.reserve().unwrap().unwrap();
         p.commit(place, Kind::Open, 0);
-        let cell = c.peek(&Shuttle::none()).unwrap().expect("a cell");
-        c.advance(cell, &mut Shuttle::none());
+        let cell = c.peek(&TokenLine::none()).unwrap().expect("a cell");
+        c.advance(cell, &mut TokenLine::none());
         c.give_back();
     }
 }
@@ -291,7 +291,7 @@ fn the_bell_is_needed_once_and_only_if_nobody_watches() {
     let place = p.reserve().unwrap().unwrap();
     p.commit(place, Kind::Fin, 0);
     assert!(!p.needs_bell());
-    assert!(c.unwatch(&Shuttle::none()), "something is there");
+    assert!(c.unwatch(&TokenLine::none()), "something is there");
 }
 
 #[test]
@@ -303,13 +303,13 @@ fn nonsense_of_a_peer_is_noticed() {
     p.commit(place, Kind::Bulk, 100);
     for at in [g.bulk - 99, g.bulk, u32::MAX] {
         mem.at.borrow_mut()[0] = at;
-        assert!(c.peek(&Shuttle::none()).is_err(), "a piece at {at}");
+        assert!(c.peek(&TokenLine::none()).is_err(), "a piece at {at}");
     }
     mem.at.borrow_mut()[0] = g.bulk - 100;
-    assert!(c.peek(&Shuttle::none()).is_ok());
+    assert!(c.peek(&TokenLine::none()).is_ok());
     for (kind, len) in [(0, 1), (10, 0), (255, 0), (1, INLINE as u64 + 1), (2, 0xff_ffff), (6, 0xff_ffff)] {
         mem.control.borrow_mut()[0] = 1 << 32 | len << 8 | kind;
-        assert!(c.peek(&Shuttle::none()).is_err(), "kind {kind}, {len} bytes");
+        assert!(c.peek(&TokenLine::none()).is_err(), "kind {kind}, {len} bytes");
     }
     for tail in [2, 1 << 31, u32::MAX] {
         mem.tail.set(tail);
@@ -321,15 +321,15 @@ fn nonsense_of_a_peer_is_noticed() {
     assert!(p.refresh().is_err(), "a tail that goes back");
 }
 
-/// The shuttle changes sides, and cells stay in order by either route.
+/// The token line changes sides, and cells stay in order by either route.
 #[test]
-fn the_shuttle_goes_back_and_forth() {
+fn the_token_line_goes_back_and_forth() {
     let g = Geometry::of(MIN_RING);
     let (up, down) = (mem(g), mem(g));
     let (mut to_higher, mut at_higher) = pair(&up, g);
     // The line is in the ring of the lower rank; here each ring has one, and what is written to it
     // is carried over.
-    let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+    let (mut lower, mut higher) = (TokenLine::new(true), TokenLine::new(false));
     assert!(lower.is_here() && !higher.is_here());
 
     let place = to_higher.reserve().unwrap().unwrap();
@@ -337,7 +337,7 @@ fn the_shuttle_goes_back_and_forth() {
     let place = to_higher.reserve().unwrap().unwrap();
     to_higher.commit(place, Kind::Inline, 30);
     assert!(!lower.is_here() && !higher.is_here(), "under way");
-    for (number, len) in [(SHUTTLE, 20), (1, 30)] {
+    for (number, len) in [(TOKEN_LINE, 20), (1, 30)] {
         let cell = at_higher.peek(&higher).unwrap().expect("a cell");
         assert_eq!((cell.number, cell.len, cell.kind), (number, len, Kind::Inline));
         at_higher.advance(cell, &mut higher);
@@ -348,7 +348,7 @@ fn the_shuttle_goes_back_and_forth() {
 
     // Its own word is not taken for an answer, though the numbers are the same.
     let mut at_lower = Consumer::new(&down, g);
-    down.shuttle.set(up.shuttle.get());
+    down.token_line.set(up.token_line.get());
     assert_eq!(at_lower.peek(&lower), Ok(None));
     assert!(!at_lower.unwatch(&lower));
     let mut to_lower = Producer::new(&down, g);
@@ -357,7 +357,7 @@ fn the_shuttle_goes_back_and_forth() {
     assert!(to_lower.needs_bell(), "as any cell");
     assert!(at_lower.unwatch(&lower), "something is there");
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
-    assert_eq!((cell.number, cell.len), (SHUTTLE, 40));
+    assert_eq!((cell.number, cell.len), (TOKEN_LINE, 40));
     at_lower.advance(cell, &mut lower);
     assert!(lower.is_here() && !higher.is_here());
 
@@ -367,7 +367,7 @@ fn the_shuttle_goes_back_and_forth() {
     let cell = at_higher.peek(&higher).unwrap().expect("a cell");
     at_higher.advance(cell, &mut higher);
     assert!(!at_higher.is_alternating(), "one came by the ring before");
-    down.shuttle.set(0);
+    down.token_line.set(0);
     let place = to_lower.reserve().unwrap().unwrap();
     to_lower.commit_to(&mut higher, place, Kind::Inline, 50);
     let cell = at_lower.peek(&lower).unwrap().expect("a cell");
@@ -375,30 +375,30 @@ fn the_shuttle_goes_back_and_forth() {
     assert!(at_lower.is_alternating());
 }
 
-/// The payload of the shuttle takes no room in the ring.
+/// The payload of the token line takes no room in the ring.
 #[test]
-fn what_is_in_the_hold_is_given_back_with_the_shuttle() {
+fn what_is_in_the_payload_buffer_is_given_back_with_the_token_line() {
     let g = Geometry::of(16 << 10);
     let mem = mem(g);
     let (mut p, mut c) = pair(&mem, g);
     let messages = g.window / 4 / HOLD + 1;
     assert!(messages < g.cells / 4);
     for _ in 0..messages {
-        let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+        let (mut lower, mut higher) = (TokenLine::new(true), TokenLine::new(false));
         let place = p.reserve().unwrap().unwrap();
         p.commit_to(&mut lower, place, Kind::Headed, HOLD as usize);
         let cell = c.peek(&higher).unwrap().expect("a cell");
-        assert_eq!((cell.kind, cell.len, cell.number), (Kind::Headed, HOLD, SHUTTLE));
+        assert_eq!((cell.kind, cell.len, cell.number), (Kind::Headed, HOLD, TOKEN_LINE));
         c.advance(cell, &mut higher);
         assert!(!c.is_due(), "a quarter of the window");
     }
     // More than there is, or a piece that lies in a ring.
     for (len, kind) in [(HOLD + 1, Kind::Headed), (0xff_ffff, Kind::Headed), (8, Kind::Bulk)] {
-        mem.shuttle.set(control_word(messages + 1, kind, len as usize) | 0x40);
-        assert!(c.peek(&Shuttle::new(false)).is_err(), "{len} bytes, {kind:?}");
+        mem.token_line.set(control_word(messages + 1, kind, len as usize) | 0x40);
+        assert!(c.peek(&TokenLine::new(false)).is_err(), "{len} bytes, {kind:?}");
     }
-    mem.shuttle.set(control_word(messages + 1, Kind::Headed, HOLD as usize) | 0x40);
-    assert!(c.peek(&Shuttle::new(false)).is_ok_and(|c| c.is_some()));
+    mem.token_line.set(control_word(messages + 1, Kind::Headed, HOLD as usize) | 0x40);
+    assert!(c.peek(&TokenLine::new(false)).is_ok_and(|c| c.is_some()));
     // All of the window is free.
     let mut room = 0;
     while let Some(place) = p.reserve_bulk(g.piece as usize).unwrap() {
@@ -415,40 +415,40 @@ fn places_are_left_out_for_some_time_only() {
     let g = Geometry::of(MIN_RING);
     let mem = mem(g);
     let (mut p, mut c) = pair(&mem, g);
-    let (mut lower, mut higher) = (Shuttle::new(true), Shuttle::new(false));
+    let (mut lower, mut higher) = (TokenLine::new(true), TokenLine::new(false));
     let mut carried = 0;
     for sent in 1..=3 * LONG {
         let place = p.reserve().unwrap().expect("room");
-        match p.may_shuttle(&lower) {
+        match p.may_use_token(&lower) {
             true => p.commit_to(&mut lower, place, Kind::Inline, 8),
             false => p.commit(place, Kind::Inline, 8),
         }
         let cell = c.peek(&higher).unwrap().expect("a cell");
         c.advance(cell, &mut higher);
         c.give_back();
-        carried += u32::from(cell.number == SHUTTLE);
+        carried += u32::from(cell.number == TOKEN_LINE);
         if sent % LONG == 0 {
             let written = |word: &u64| sent - ((word >> 32) as u32) < LONG;
             assert!(mem.control.borrow().iter().all(written), "a place is as it was {LONG} cells ago");
         }
         // It was answered.
-        (lower, higher) = (Shuttle::new(true), Shuttle::new(false));
+        (lower, higher) = (TokenLine::new(true), TokenLine::new(false));
     }
-    assert!(carried > 3 * LONG - LONG / 100, "{carried} with the shuttle");
+    assert!(carried > 3 * LONG - LONG / 100, "{carried} with the token line");
 }
 
-/// Without a shuttle nothing that stands in its line is taken for a cell.
+/// Without a token line nothing that stands in its line is taken for a cell.
 #[test]
-fn nothing_comes_with_no_shuttle() {
+fn nothing_comes_with_no_token_line() {
     let g = Geometry::of(MIN_RING);
     let mem = mem(g);
     let c = Consumer::new(&mem, g);
     for writer in [0, 0x40, 0x80, 0xc0] {
-        mem.shuttle.set(1 << 32 | 8 << 8 | writer | 1);
-        assert_eq!(c.peek(&Shuttle::none()), Ok(None));
-        assert_eq!(c.peek(&Shuttle::new(true)), Ok(None), "it is here");
+        mem.token_line.set(1 << 32 | 8 << 8 | writer | 1);
+        assert_eq!(c.peek(&TokenLine::none()), Ok(None));
+        assert_eq!(c.peek(&TokenLine::new(true)), Ok(None), "it is here");
     }
-    assert!(c.peek(&Shuttle::new(false)).is_ok_and(|c| c.is_none()), "by the higher rank itself");
-    mem.shuttle.set(1 << 32 | (INLINE as u64 + 1) << 8 | 0x40 | 1);
-    assert!(c.peek(&Shuttle::new(false)).is_err(), "longer than a line");
+    assert!(c.peek(&TokenLine::new(false)).is_ok_and(|c| c.is_none()), "by the higher rank itself");
+    mem.token_line.set(1 << 32 | (INLINE as u64 + 1) << 8 | 0x40 | 1);
+    assert!(c.peek(&TokenLine::new(false)).is_err(), "longer than a line");
 }

@@ -225,7 +225,7 @@ fn where_the_token_is_not_found_nothing_is_touched() {
     // looked yet.
     let say = |p: &mut Pair, at: u64| {
         let vc = p.vcs[0];
-        p.nets[0].links.get_mut(vc).expect("a link").attach = None;
+        p.nets[0].vcs.get_mut(vc).expect("a VC").attach = None;
         let segment = p.nets[1].segment.as_ref().expect("a segment");
         segment.slot(segment.me()).probe_at.swap(at, std::sync::atomic::Ordering::Relaxed)
     };

@@ -12,15 +12,15 @@ use netmod_core::stores::{Processor, fetch_all_to_write, fetch_to_write, store};
 use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::Map;
-use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem, SHUTTLE};
+use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem, TOKEN_LINE};
 
 /// Offset in a cell of the header of a message that continues in the bulk area: behind the words
 /// that say what and where.
 const HEAD_AT: usize = 16;
 
-/// Offset of the shuttle in a ring's control block.
-const SHUTTLE_AT: usize = 4 * LINE;
-const _: () = assert!(SHUTTLE_AT + LINE <= CONTROL);
+/// Offset of the token line in a ring's control block.
+const TOKEN_LINE_AT: usize = 4 * LINE;
+const _: () = assert!(TOKEN_LINE_AT + LINE <= CONTROL);
 /// Offset there of the open piece's level: in the producer's line.
 const LEVEL_AT: usize = 2 * LINE + 8;
 
@@ -31,11 +31,11 @@ pub(crate) struct RawRing {
     base: NonNull<u8>,
     /// The bulk area.
     bulk: NonNull<u8>,
-    /// The shuttle's line: this ring's, or that of another one of the same mapping.
-    shuttle: NonNull<u8>,
-    /// The hold of that ring, of `hold_len` bytes.
-    hold: NonNull<u8>,
-    hold_len: u32,
+    /// The token line's line: this ring's, or that of another one of the same mapping.
+    token_line: NonNull<u8>,
+    /// The payload buffer of that ring, of `payload_len` bytes.
+    payload: NonNull<u8>,
+    payload_len: u32,
     geometry: Geometry,
     _map: Arc<Map>,
 }
@@ -51,22 +51,23 @@ impl RawRing {
     /// `geometry.bytes()` bytes from there on lie in `map`, aligned to a line.
     pub(super) unsafe fn new(base: NonNull<u8>, geometry: Geometry, map: Arc<Map>) -> Option<RawRing> {
         let part = |at: usize| NonNull::new(base.as_ptr().wrapping_add(at));
-        let (bulk, shuttle, hold) =
-            (part(geometry.bulk_start())?, part(SHUTTLE_AT)?, part(geometry.hold_start())?);
-        Some(RawRing { base, bulk, shuttle, hold, hold_len: geometry.hold, geometry, _map: map })
+        let (bulk, token_line, payload) =
+            (part(geometry.bulk_start())?, part(TOKEN_LINE_AT)?, part(geometry.payload_start())?);
+        Some(RawRing { base, bulk, token_line, payload, payload_len: geometry.payload, geometry, _map: map })
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// From now on this ring's shuttle is that of another one.
+    /// From now on this ring's token_line is that of another one.
     ///
     /// # Panics
     /// If it is in another mapping.
-    pub(crate) fn share_shuttle(&mut self, other: &RawRing) {
+    pub(crate) fn share_token_line(&mut self, other: &RawRing) {
         assert!(Arc::ptr_eq(&self._map, &other._map));
-        (self.shuttle, self.hold, self.hold_len) = (other.shuttle, other.hold, other.hold_len);
+        (self.token_line, self.payload, self.payload_len) =
+            (other.token_line, other.payload, other.payload_len);
     }
 
     /// The control word of the ring at this offset of its control block.
@@ -77,11 +78,11 @@ impl RawRing {
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
-    /// First byte of a cell, or of the shuttle.
+    /// First byte of a cell, or of the token line.
     #[inline]
     fn cell(&self, cell: u32) -> *mut u8 {
-        if cell == SHUTTLE {
-            return self.shuttle.as_ptr();
+        if cell == TOKEN_LINE {
+            return self.token_line.as_ptr();
         }
         let cell = cell & (self.geometry.cells - 1);
         self.base.as_ptr().wrapping_add(CONTROL + cell as usize * LINE)
@@ -166,38 +167,39 @@ impl RawRing {
         }
     }
 
-    /// Takes the shuttle's line: who looks whether it has come will write to it. Changes nothing.
+    /// Takes the token line's line: who looks whether it has come will write to it. Changes
+    /// nothing.
     #[inline]
-    pub(crate) fn fetch_shuttle(&self) {
-        fetch_to_write(self.shuttle.as_ptr());
+    pub(crate) fn fetch_token_line(&self) {
+        fetch_to_write(self.token_line.as_ptr());
     }
 
-    /// Takes the lines of the first `len` bytes of the hold. Changes nothing.
+    /// Takes the lines of the first `len` bytes of the payload buffer. Changes nothing.
     #[inline]
-    pub(crate) fn fetch_hold(&self, len: usize) {
-        fetch_all_to_write(self.hold.as_ptr(), len.min(self.hold_len as usize));
+    pub(crate) fn fetch_payload(&self, len: usize) {
+        fetch_all_to_write(self.payload.as_ptr(), len.min(self.payload_len as usize));
     }
 
-    /// Writes bytes into the hold.
+    /// Writes bytes into the payload buffer.
     ///
     /// # Panics
     /// If they do not fit there.
     #[inline]
-    pub(crate) fn write_hold(&self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.hold_len as usize);
-        // SAFETY: within the hold, as asserted; for the slice see `write_inline`.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.hold.as_ptr(), bytes.len()) };
+    pub(crate) fn write_payload(&self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.payload_len as usize);
+        // SAFETY: within the payload buffer, as asserted; for the slice see `write_inline`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr(), bytes.len()) };
     }
 
-    /// Lends the first bytes of the hold to the engine.
+    /// Lends the first bytes of the payload buffer to the engine.
     ///
     /// # Panics
     /// If there are not so many.
     #[inline]
-    pub(crate) fn lend_hold(&self, len: usize, token: u64) -> RxBuf {
-        assert!(len <= self.hold_len as usize);
-        // SAFETY: within the hold, as asserted; for the rest see `lend_inline`.
-        unsafe { RxBuf::new(self.hold, len, token) }
+    pub(crate) fn lend_payload(&self, len: usize, token: u64) -> RxBuf {
+        assert!(len <= self.payload_len as usize);
+        // SAFETY: within the payload buffer, as asserted; for the rest see `lend_inline`.
+        unsafe { RxBuf::new(self.payload, len, token) }
     }
 
     /// Writes bytes into the bulk area.
@@ -303,8 +305,8 @@ impl RingMem for RawRing {
         unsafe { &*self.cell(cell).add(8).cast::<AtomicU32>() }.store(at, Relaxed);
     }
     #[inline]
-    fn hold(&self) -> u32 {
-        self.hold_len
+    fn payload(&self) -> u32 {
+        self.payload_len
     }
     fn tail(&self) -> u32 {
         self.word(0).load(Acquire)

@@ -14,7 +14,8 @@ use netmod_core::{Header, Refusal, ReplyBackoff, Stores, Time, VcId};
 
 use crate::pause::Pause;
 use crate::ring::{
-    Broken, Consumer, Geometry, INLINE, Kind, MAX_HOLD, MIN_RING, Place, Producer, RingMem, SHUTTLE, Shuttle,
+    Broken, Consumer, Geometry, INLINE, Kind, MAX_PAYLOAD, MIN_RING, Producer, Reserved, RingMem, TOKEN_LINE,
+    TokenLine,
 };
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
@@ -38,12 +39,12 @@ pub(crate) fn first_piece() -> usize {
     if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
-/// Longest message that goes with the shuttle, if its hold is so long: in one piece. On Zen 4 one
-/// piece takes less time than two even beyond [`FIRST_AWAITED`], since all its lines are the
-/// sender's already.
+/// Longest message that goes with the token line, if its payload buffer is so long: in one piece.
+/// On Zen 4 one piece takes less time than two even beyond [`FIRST_AWAITED`], since all its lines
+/// are the sender's already.
 #[inline]
-fn longest_held() -> usize {
-    if Processor::here() == Processor::Zen4 { MAX_HOLD } else { first_piece() }
+fn longest_payload() -> usize {
+    if Processor::here() == Processor::Zen4 { MAX_PAYLOAD } else { first_piece() }
 }
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at
@@ -56,7 +57,7 @@ const CLAIMED_AHEAD: usize = 8 << 10;
 /// Lengths of messages that are answered about as soon as each other.
 pub(crate) const CLASSES: Classes = [INLINE, 512, 2 << 10, 8 << 10];
 
-/// The way to wake the rank of a lane.
+/// The way to wake the rank of a channel.
 #[derive(Debug, Default)]
 pub(crate) enum Wake {
     /// Nobody has tried.
@@ -67,7 +68,7 @@ pub(crate) enum Wake {
     Cannot,
 }
 
-/// Both endpoints of a lane without their memory, while this rank is away.
+/// Both endpoints of a channel without their memory, while this rank is away.
 #[derive(Debug)]
 pub(crate) struct Parting {
     pub(crate) tx: Option<Producer<()>>,
@@ -84,7 +85,7 @@ pub(crate) struct Absence {
     pub(crate) parting: Option<Parting>,
 }
 
-/// The process of a lane's rank.
+/// The process of a channel's rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// It runs, as far as this rank knows.
@@ -157,20 +158,20 @@ impl Streams {
 
 /// Both directions between two ranks.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
+pub(crate) struct Channel {
     pub(crate) tx: Option<Producer<RawRing>>,
     pub(crate) rx: Option<Consumer<RawRing>>,
     /// The line that both ranks write to, and which of them has it.
-    pub(crate) shuttle: Shuttle,
+    pub(crate) token_line: TokenLine,
     /// The VC of the rank, if it has one.
     pub(crate) vc: Option<VcId>,
     pub(crate) streams: Streams,
     pub(crate) peer: Peer,
     /// The ring is looked at in each poll.
     pub(crate) watched: bool,
-    /// Looks in vain since something was found.
+    /// Empty looks since something was found.
     pub(crate) idle: u32,
-    /// In the list of lanes whose consumer may have to be told.
+    /// In the list of channels whose consumer may have to be told.
     pub(crate) dirty: bool,
     /// Buffers of the ring that are on loan to the engine.
     pub(crate) lent: u32,
@@ -184,7 +185,7 @@ pub(crate) struct Lane {
     pub(crate) absence: Absence,
 }
 
-impl Lane {
+impl Channel {
     /// Returns true if no stream is open in either direction.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.streams.writing && !self.streams.is_reading()
@@ -209,14 +210,14 @@ impl Lane {
         Ok(true)
     }
 
-    /// Lets both rings use the shuttle in the ring from the lower slot, which is this rank's if
+    /// Lets both rings use the token line in the ring from the lower slot, which is this rank's if
     /// `lower`. Returns true if both rings are there.
-    pub(crate) fn share_shuttle(&mut self, lower: bool) -> bool {
+    pub(crate) fn share_token_line(&mut self, lower: bool) -> bool {
         let (Some(tx), Some(rx)) = (&mut self.tx, &mut self.rx) else { return false };
         if lower {
-            rx.mem.share_shuttle(&tx.mem)
+            rx.mem.share_token_line(&tx.mem)
         } else {
-            tx.mem.share_shuttle(&rx.mem)
+            tx.mem.share_token_line(&rx.mem)
         }
         true
     }
@@ -245,7 +246,7 @@ impl Lane {
         let Some(tx) = &mut self.tx else { return Ok(0) };
         if first {
             let Some(place) = tx.reserve()? else { return Ok(0) };
-            let cell = cell_of(tx, &self.shuttle, self.lent);
+            let cell = cell_of(tx, &self.token_line, self.lent);
             tx.mem.write_inline(cell, hdr, data);
             self.publish(cell, place, Kind::Inline, total);
         } else {
@@ -261,22 +262,22 @@ impl Lane {
         Ok(total)
     }
 
-    /// Writes a longer message: with the shuttle, or piece by piece, so that the consumer reads one
-    /// while the next is written.
+    /// Writes a longer message: with the token line, or piece by piece, so that the consumer reads
+    /// one while the next is written.
     #[inline(never)]
     fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
-        let fits = data.len() <= longest_held().min(tx.mem.hold() as usize);
-        if awaited && fits && cell_of(tx, &self.shuttle, self.lent) == SHUTTLE {
+        let fits = data.len() <= longest_payload().min(tx.mem.payload() as usize);
+        if awaited && fits && cell_of(tx, &self.token_line, self.lent) == TOKEN_LINE {
             let Some(place) = tx.reserve()? else { return Ok(0) };
-            tx.mem.write_head(SHUTTLE, hdr);
-            tx.mem.write_hold(data);
-            self.publish(SHUTTLE, place, Kind::Headed, data.len());
+            tx.mem.write_head(TOKEN_LINE, hdr);
+            tx.mem.write_payload(data);
+            self.publish(TOKEN_LINE, place, Kind::Headed, data.len());
             return Ok(hdr.len() + data.len());
         }
         let mut piece = if awaited { first_piece() } else { FIRST_PIECE }.min(tx.piece());
         let first = data.len().min(piece);
-        let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
+        let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
         tx.mem.write_head(tx.next_cell(), hdr);
         tx.mem.write_piece(at, &data[..first], &mut self.stores);
         tx.commit(place, Kind::Headed, first);
@@ -284,7 +285,7 @@ impl Lane {
         while gone < data.len() {
             piece = (2 * piece).min(tx.piece());
             let n = piece.min(data.len() - gone);
-            let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(n)? else { break };
+            let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(n)? else { break };
             tx.mem.write_piece(at, &data[gone..gone + n], &mut self.stores);
             tx.commit(place, Kind::Bulk, n);
             gone += n;
@@ -293,14 +294,14 @@ impl Lane {
         Ok(hdr.len() + gone)
     }
 
-    /// Publishes what was written to a cell of the ring or to the shuttle.
+    /// Publishes what was written to a cell of the ring or to the token line.
     #[inline(always)]
-    fn publish(&mut self, cell: u32, place: Place, kind: Kind, len: usize) {
+    fn publish(&mut self, cell: u32, place: Reserved, kind: Kind, len: usize) {
         let Some(tx) = &mut self.tx else { return };
-        if cell != SHUTTLE {
+        if cell != TOKEN_LINE {
             return tx.commit(place, kind, len);
         }
-        tx.commit_to(&mut self.shuttle, place, kind, len);
+        tx.commit_to(&mut self.token_line, place, kind, len);
         if let Some(rx) = &self.rx {
             let messages = tx.written().wrapping_add(rx.consumed());
             self.quiet.sent(rx.is_alternating(), len, messages, Instant::now);
@@ -308,11 +309,11 @@ impl Lane {
     }
 }
 
-/// Returns the cell for a message that may be a reply, or be replied to. The content of the shuttle
-/// may still be on loan.
+/// Returns the cell for a message that may be a reply, or be replied to. The content of the token
+/// line may still be on loan.
 #[inline(always)]
-fn cell_of(tx: &Producer<RawRing>, shuttle: &Shuttle, lent: u32) -> u32 {
-    if lent == 0 && tx.may_shuttle(shuttle) { SHUTTLE } else { tx.next_cell() }
+fn cell_of(tx: &Producer<RawRing>, token_line: &TokenLine, lent: u32) -> u32 {
+    if lent == 0 && tx.may_use_token(token_line) { TOKEN_LINE } else { tx.next_cell() }
 }
 
 /// Takes the lines to which the next message will be written, if it is as long as the last.

@@ -1,4 +1,4 @@
-//! Model check of the shuttle: all interleavings of two ranks that write to each other, by loom.
+//! Model check of the token line: all interleavings of two ranks that write to each other, by loom.
 //! What the one writes over before the other has read it, or reads before it was written, is
 //! reported as a race.
 
@@ -7,16 +7,16 @@
 use std::rc::Rc;
 
 use super::model::{Shared, Weak, geometry, tried};
-use super::{Consumer, Kind, Place, Producer, SHUTTLE, Shuttle};
+use super::{Consumer, Kind, Producer, Reserved, TOKEN_LINE, TokenLine};
 
 /// One of the two ranks.
 struct Rank {
     producer: Producer<Rc<Shared>>,
     consumer: Consumer<Rc<Shared>>,
-    shuttle: Shuttle,
+    token_line: TokenLine,
     sent: u32,
     got: u32,
-    /// Cells that came with the shuttle.
+    /// Cells that came with the token line.
     carried: u32,
 }
 
@@ -28,7 +28,7 @@ impl Rank {
         let rank = |out: &Rc<Shared>, back: &Rc<Shared>, lower| Rank {
             producer: Producer::new(Rc::clone(out), geometry()),
             consumer: Consumer::new(Rc::clone(back), geometry()),
-            shuttle: Shuttle::new(lower),
+            token_line: TokenLine::new(lower),
             sent: 0,
             got: 0,
             carried: 0,
@@ -36,18 +36,18 @@ impl Rank {
         [rank(&up, &down, true), rank(&down, &up, false)]
     }
 
-    /// Writes the next number, with the shuttle if it is here.
+    /// Writes the next number, with the token line if it is here.
     fn put(&mut self) {
         self.sent += 1;
-        let Ok(Some(cell @ Place::Cell(number))) = self.producer.reserve() else { panic!("no room") };
-        let shuttled = self.producer.may_shuttle(&self.shuttle);
-        self.producer.mem.content(if shuttled { SHUTTLE } else { number }).with_mut(|p| {
-            // SAFETY: the cell was reserved, or the shuttle is here, so that the other does not
+        let Ok(Some(cell @ Reserved::Cell(number))) = self.producer.reserve() else { panic!("no room") };
+        let token_lined = self.producer.may_use_token(&self.token_line);
+        self.producer.mem.content(if token_lined { TOKEN_LINE } else { number }).with_mut(|p| {
+            // SAFETY: the cell was reserved, or the token line is here, so that the other does not
             // touch it; loom checks that.
             unsafe { *p = self.sent };
         });
-        match shuttled {
-            true => self.producer.commit_to(&mut self.shuttle, cell, Kind::Inline, 4),
+        match token_lined {
+            true => self.producer.commit_to(&mut self.token_line, cell, Kind::Inline, 4),
             false => self.producer.commit(cell, Kind::Inline, 4),
         }
     }
@@ -55,7 +55,7 @@ impl Rank {
     /// Waits for the next number.
     fn take(&mut self) {
         let cell = loop {
-            match self.consumer.peek(&self.shuttle).expect("a sound peer") {
+            match self.consumer.peek(&self.token_line).expect("a sound peer") {
                 Some(cell) => break cell,
                 None => loom::thread::yield_now(),
             }
@@ -64,13 +64,13 @@ impl Rank {
         let value = self.consumer.mem.content(cell.number).with(|p| unsafe { *p });
         self.got += 1;
         assert_eq!(value, self.got, "out of order");
-        self.carried += u32::from(cell.number == SHUTTLE);
-        self.consumer.advance(cell, &mut self.shuttle);
+        self.carried += u32::from(cell.number == TOKEN_LINE);
+        self.consumer.advance(cell, &mut self.token_line);
     }
 }
 
 /// Each rank does what its string says: `p`uts or `t`akes. Returns how many cells of each came with
-/// the shuttle, at least.
+/// the token line, at least.
 fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32; 2]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -94,7 +94,7 @@ fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32
 }
 
 #[test]
-fn questions_and_answers_go_with_the_shuttle() {
+fn questions_and_answers_go_with_the_token_line() {
     exchange(Weak::Nothing, "ptpt", "tptp", [2, 2]);
 }
 
@@ -104,19 +104,19 @@ fn whoever_asks_first_gets_it_in_the_end() {
 }
 
 #[test]
-fn what_goes_with_the_shuttle_and_what_goes_by_the_ring_stays_in_order() {
+fn what_goes_with_the_token_line_and_what_goes_by_the_ring_stays_in_order() {
     exchange(Weak::Nothing, "pptt", "pptt", [0, 1]);
     exchange(Weak::Nothing, "pptt", "tptp", [1, 1]);
 }
 
 #[test]
 #[should_panic]
-fn the_model_finds_a_relaxed_publication_with_the_shuttle() {
+fn the_model_finds_a_relaxed_publication_with_the_token_line() {
     exchange(Weak::Publish, "ptpt", "tptp", [2, 2]);
 }
 
 #[test]
 #[should_panic]
-fn the_model_finds_a_relaxed_look_at_the_shuttle() {
+fn the_model_finds_a_relaxed_look_at_the_token_line() {
     exchange(Weak::Look, "ptpt", "tptp", [2, 2]);
 }

@@ -2,26 +2,26 @@
 
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
-use crate::lane::Lane;
-use crate::ring::{Broken, Kind, Place};
+use crate::channel::Channel;
+use crate::ring::{Broken, Kind, Reserved};
 
 /// Writes as much of a message as there is room for. Returns true if that was the rest.
-pub(crate) fn write(m: &mut Message, core: &mut Core, lane: &mut Lane) -> Result<bool, Broken> {
-    let Some(tx) = &mut lane.tx else { return Ok(false) };
+pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> Result<bool, Broken> {
+    let Some(tx) = &mut channel.tx else { return Ok(false) };
     loop {
         let left = m.left(core);
         if left == 0 {
             if m.started() {
                 return Ok(true);
             }
-            let Some(place @ Place::Cell(cell)) = tx.reserve()? else { return Ok(false) };
+            let Some(place @ Reserved::Cell(cell)) = tx.reserve()? else { return Ok(false) };
             tx.mem.write_inline(cell, m.header(), &[]);
             tx.commit(place, Kind::Inline, HDR_LEN);
             m.head_sent(HDR_LEN);
             return Ok(true);
         }
         let room = left.min(tx.piece());
-        let Some(place @ Place::Bulk(at)) = tx.reserve_bulk(room)? else { return Ok(false) };
+        let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(room)? else { return Ok(false) };
         let mut kind = Kind::Bulk;
         if !m.started() {
             tx.mem.write_head(tx.next_cell(), m.header());
@@ -31,12 +31,12 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, lane: &mut Lane) -> Result
         match &mut m.data {
             Data::None => {}
             Data::Contig(buf) => {
-                tx.mem.write_piece(at, &buf.bytes()[..room], &mut lane.stores);
+                tx.mem.write_piece(at, &buf.bytes()[..room], &mut channel.stores);
                 *buf = buf.skip(room);
             }
             Data::Segment => {
                 if let Some(r) = core.reqs.get_mut(m.req()) {
-                    tx.mem.pack_piece(at, room, r, &mut lane.stores);
+                    tx.mem.pack_piece(at, room, r, &mut channel.stores);
                 }
             }
         }
@@ -46,11 +46,11 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, lane: &mut Lane) -> Result
 
 /// The netmod's part of a VC.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ShmVc {
     pub(crate) peer: PeerName,
     /// The peer's slot in the segment, when it is known.
     pub(crate) slot: Option<usize>,
-    /// True if messages can be written at once: the lane's stream is open, and nothing waits.
+    /// True if messages can be written at once: the channel's stream is open, and nothing waits.
     pub(crate) ready: bool,
     /// True if a card was asked for.
     pub(crate) asked: bool,
@@ -63,9 +63,9 @@ pub(crate) struct Link {
     pub(crate) attach: Option<Result<(), String>>,
 }
 
-impl Link {
-    pub(crate) fn new(peer: PeerName) -> Link {
-        Link {
+impl ShmVc {
+    pub(crate) fn new(peer: PeerName) -> ShmVc {
+        ShmVc {
             peer,
             slot: None,
             ready: false,
