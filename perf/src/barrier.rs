@@ -24,7 +24,7 @@ fn round(dev: &mut Device, comm: Comm, n: u32) -> Result<f64> {
 }
 
 /// Makes rank 0's number of barriers per round known to all ranks.
-fn agree(dev: &mut Device, comm: Comm, mut n: u32) -> Result<u32> {
+pub(crate) fn agree(dev: &mut Device, comm: Comm, mut n: u32) -> Result<u32> {
     let mut word = n.to_le_bytes();
     if dev.rank() == 0 {
         for r in 1..dev.size() {
@@ -48,7 +48,7 @@ fn measure(dev: &mut Device, args: &BarrierArgs) -> Result<Vec<f64>> {
 }
 
 /// Runs one rank. Rank 0 returns the row.
-pub(crate) fn rank(args: &BarrierArgs) -> Result<Option<Row>> {
+pub(crate) fn rank(args: &BarrierArgs) -> Result<Vec<Row>> {
     let mut dev = launch::join((&args.job).into())?.dev;
     let outcome = measure(&mut dev, args);
     let (me, ranks, netmod) = (dev.rank(), dev.size(), dev.netmods().first().map(ToString::to_string));
@@ -57,7 +57,7 @@ pub(crate) fn rank(args: &BarrierArgs) -> Result<Option<Row>> {
         Err(e) => crate::fail_as_rank(dev, &e),
     };
     dev.finalize()?;
-    Ok((me == 0).then(|| Row {
+    let row = Row {
         test: "barrier".into(),
         netmod,
         ranks: Some(ranks),
@@ -66,5 +66,6 @@ pub(crate) fn rank(args: &BarrierArgs) -> Result<Option<Row>> {
         unit: "us".into(),
         rounds: Some(took.len()),
         ..Row::default()
-    }))
+    };
+    Ok(if me == 0 { vec![row] } else { Vec::new() })
 }

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Alltoall(AlltoallArgs),
     /// Barrier of all ranks
     Barrier(BarrierArgs),
+    /// Patterns of MPI programs: ping-pong with computing, halo exchange, allreduce, many to one
+    Programs(ProgramsArgs),
     /// Many ranks flood one slow receiver
     Flood(FloodArgs),
     /// Cost of a VC: memory unused and connected, and latency beside many connections
@@ -160,6 +162,22 @@ pub(crate) struct BarrierArgs {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) rounds: u32,
     /// Barriers per round [default: as many as take 50 ms]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
+}
+
+/// Options of `programs`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ProgramsArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Ranks to start: a power of two
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = power_of_two)]
+    pub(crate) ranks: u32,
+    /// Rounds of each program; the result is their median
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) rounds: u32,
+    /// Repetitions per round, without a warm-up [default: as many as take 10 ms]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
 }
@@ -425,6 +443,11 @@ fn message_size(text: &str) -> Result<usize, String> {
         .ok_or_else(|| "sizes are 1 to 1G bytes, such as 8, 64K or 1M".into())
 }
 
+fn power_of_two(text: &str) -> Result<u32, String> {
+    let n = text.trim().parse::<u32>().ok().filter(|n| (2..=1024).contains(n) && n.is_power_of_two());
+    n.ok_or_else(|| "ranks are a power of two, from 2 to 1024".into())
+}
+
 fn queue_length(text: &str) -> Result<usize, String> {
     let n = text.trim().parse::<usize>().ok().filter(|n| (1..=MAX_QUEUE).contains(n));
     n.ok_or_else(|| format!("queue lengths are 1 to {MAX_QUEUE}"))
@@ -510,6 +533,8 @@ mod tests {
             "lat --bytes 0",
             "lat --ranks 1",
             "match --queue 0",
+            "programs --ranks 3",
+            "programs --ranks 1",
             "pair --bench 0",
             "pair --bench 4 --weights heavy",
             "fly",

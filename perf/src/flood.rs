@@ -51,7 +51,7 @@ fn one(dev: &mut Device, comm: Comm, args: &FloodArgs, pause: Duration) -> Resul
 }
 
 /// Runs one rank. Rank 0 returns the row.
-pub(crate) fn rank(args: &FloodArgs) -> Result<Option<Row>> {
+pub(crate) fn rank(args: &FloodArgs) -> Result<Vec<Row>> {
     let mut dev = launch::join((&args.job).into())?.dev;
     let comm = dev.world();
     let pause = Duration::from_millis(u64::from(args.pause));
@@ -66,10 +66,10 @@ pub(crate) fn rank(args: &FloodArgs) -> Result<Option<Row>> {
     let most = dev.config().unexpected_max as u64;
     dev.finalize()?;
     if me > 0 {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let messages = f64::from(args.messages) * f64::from(ranks - 1);
-    Ok(Some(Row {
+    Ok(vec![Row {
         test: "flood".into(),
         netmod,
         ranks: Some(ranks),
@@ -85,5 +85,5 @@ pub(crate) fn rank(args: &FloodArgs) -> Result<Option<Row>> {
         unexpected_max_kib: Some(most >> 10),
         measured: Some(format!("in rank 0, from {} ms after the barrier to the last message", args.pause)),
         ..Row::default()
-    }))
+    }])
 }

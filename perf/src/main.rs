@@ -19,6 +19,7 @@ mod memory_pm;
 mod pair;
 mod pairs;
 mod plot;
+mod programs;
 mod progress;
 mod rate;
 mod report;
@@ -70,27 +71,12 @@ fn alltoall(args: &cli::AlltoallArgs) -> Result<()> {
     }
 }
 
-fn barrier(args: &cli::BarrierArgs) -> Result<()> {
+/// Runs a job of all ranks and prints the rows of rank 0.
+fn job(ranks: u32, job: &cli::JobArgs, rank: impl FnOnce() -> Result<Vec<Row>>) -> Result<()> {
     match launch::role()? {
-        Role::Parent => {
-            let job = launch::run_job(args.ranks, args.job.netmod.as_deref())?;
-            print(&job.rows, args.job.json)
-        }
-        Role::Rank(mut sink) => match barrier::rank(args)? {
-            Some(row) if !sink.deliver(std::slice::from_ref(&row))? => print(&[row], args.job.json),
-            _ => Ok(()),
-        },
-    }
-}
-
-fn flood(args: &cli::FloodArgs) -> Result<()> {
-    match launch::role()? {
-        Role::Parent => {
-            let job = launch::run_job(args.ranks, args.job.netmod.as_deref())?;
-            print(&job.rows, args.job.json)
-        }
-        Role::Rank(mut sink) => match flood::rank(args)? {
-            Some(row) if !sink.deliver(std::slice::from_ref(&row))? => print(&[row], args.job.json),
+        Role::Parent => print(&launch::run_job(ranks, job.netmod.as_deref())?.rows, job.json),
+        Role::Rank(mut sink) => match rank()? {
+            rows if !rows.is_empty() && !sink.deliver(&rows)? => print(&rows, job.json),
             _ => Ok(()),
         },
     }
@@ -139,8 +125,9 @@ fn run(cli: &Cli) -> Result<()> {
             }
         },
         Some(Command::Alltoall(args)) => alltoall(args),
-        Some(Command::Barrier(args)) => barrier(args),
-        Some(Command::Flood(args)) => flood(args),
+        Some(Command::Barrier(args)) => job(args.ranks, &args.job, || barrier::rank(args)),
+        Some(Command::Programs(args)) => job(args.ranks, &args.job, || programs::rank(args)),
+        Some(Command::Flood(args)) => job(args.ranks, &args.job, || flood::rank(args)),
         Some(Command::Connect(args)) => connect::run(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
         Some(Command::Pair(args)) => only_here(|| pair::run(args)),

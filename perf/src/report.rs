@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// One result. Fields that do not apply are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `barrier`, `flood`, `connect`, `match` or `pair`.
+    /// `lat`, `bw`, `bibw`, `rate`, `alltoall`, `barrier`, `flood`, `connect`, `match`, `pair`
+    /// or `programs`.
     pub(crate) test: String,
     /// The netmod that carried the messages.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +28,7 @@ pub(crate) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nics: Option<usize>,
     /// For `connect`: `known`, `unused`, `connected` or `latency`. For `pair`: the family of
-    /// weights. For `rate` with threads: the thread level.
+    /// weights. For `rate` with threads: the thread level. For `programs`: the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     /// Threads per process.
@@ -197,6 +198,12 @@ impl Row {
             ("pair", Some("random")) => return "assignment, random weights",
             ("pair", Some("sparse")) => return "assignment, a quarter of the edges",
             ("pair", Some("product")) => return "assignment, products as weights",
+            ("programs", Some("ping-pong")) => return "ping-pong (half a round trip)",
+            ("programs", Some("ping-pong, 1 us")) => return "with 1 us of computing",
+            ("programs", Some("ping-pong, 5 us")) => return "with 5 us of computing",
+            ("programs", Some("halo")) => return "halo exchange with four neighbours",
+            ("programs", Some("allreduce")) => return "allreduce by recursive doubling",
+            ("programs", Some("many to one")) => return "many to one (a message)",
             _ => {}
         }
         match self.test.as_str() {

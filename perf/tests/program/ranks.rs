@@ -147,6 +147,33 @@ fn more_ranks_than_two_wait_for_the_pair() {
 }
 
 #[test]
+fn each_program_is_measured_with_two_ranks_and_with_four() {
+    let kinds = [
+        "ping-pong",
+        "ping-pong, 1 us",
+        "ping-pong, 5 us",
+        "halo",
+        "halo",
+        "halo",
+        "allreduce",
+        "many to one",
+    ];
+    for (netmod, ranks) in [("shm", 2), ("tcp", 4)] {
+        let rows =
+            json(perf(&format!("programs --netmod {netmod} --ranks {ranks} --rounds 2 --iters 3 --json")));
+        let found: Vec<_> = rows.iter().map(|r| r["kind"].as_str().expect("a program")).collect();
+        assert_eq!(found, kinds);
+        for row in &rows {
+            assert_eq!((&row["test"], &row["unit"]), (&"programs".into(), &"us".into()));
+            assert_eq!((&row["netmod"], row["ranks"].as_u64()), (&netmod.into(), Some(ranks)));
+            positive(row, &["value", "best"]);
+        }
+        let halo: Vec<_> = rows[3..6].iter().map(|r| r["bytes"].as_u64()).collect();
+        assert_eq!(halo, [Some(8), Some(1 << 10), Some(64 << 10)]);
+    }
+}
+
+#[test]
 fn a_barrier_of_more_ranks_than_cores() {
     for netmod in ["shm", "tcp"] {
         let rows = json(perf(&format!("barrier --netmod {netmod} --ranks 5 --rounds 3 --iters 50 --json")));
