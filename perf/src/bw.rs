@@ -69,10 +69,6 @@ impl Test for Bandwidth {
         0.03
     }
 
-    fn less_is_better(&self) -> bool {
-        false
-    }
-
     fn run(
         &self,
         pair: &mut Pair<'_>,

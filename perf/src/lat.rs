@@ -44,10 +44,6 @@ impl Test for Latency {
         0.004
     }
 
-    fn less_is_better(&self) -> bool {
-        true
-    }
-
     fn run(
         &self,
         pair: &mut Pair<'_>,

@@ -129,8 +129,10 @@ pub(crate) trait Test {
     fn floor_iters(&self, _medium: Medium, iters: usize) -> usize {
         iters
     }
-    /// Returns true if smaller values are better.
-    fn less_is_better(&self) -> bool;
+    /// Returns true if smaller values are better: a time, not a rate.
+    fn less_is_better(&self) -> bool {
+        self.unit() == "us"
+    }
     /// Runs the variant `iters` times; both ranks call this alike.
     fn run(
         &self,

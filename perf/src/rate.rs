@@ -50,10 +50,6 @@ impl Test for Rate {
         }
     }
 
-    fn less_is_better(&self) -> bool {
-        false
-    }
-
     fn run(
         &self,
         pair: &mut Pair<'_>,

@@ -38,8 +38,8 @@ pub(crate) struct NicFile {
     /// The kernel's interface index; by default counted from 1 in the order of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<u32>,
-    #[serde(default)]
-    pub(crate) kind: KindFile,
+    #[serde(default, with = "kind_name")]
+    pub(crate) kind: Kind,
     /// Addresses with prefix length, such as `10.1.0.1/24`.
     #[serde(default)]
     pub(crate) addresses: Vec<String>,
@@ -79,75 +79,76 @@ fn usual_mtu() -> u32 {
     1500
 }
 
-/// Name of a [`Kind`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum KindFile {
-    #[default]
-    Physical,
-    Vlan,
-    Bond,
-    Macvlan,
-    Veth,
-    BridgeOut,
-    BridgeIn,
-    Port,
-    Tunnel,
-    Dummy,
-    PointToPoint,
-    Loopback,
-}
-
 /// Kinds and their names in files.
-const KINDS: [(Kind, KindFile); 12] = [
-    (Kind::Physical, KindFile::Physical),
-    (Kind::Vlan, KindFile::Vlan),
-    (Kind::Bond, KindFile::Bond),
-    (Kind::Macvlan, KindFile::Macvlan),
-    (Kind::Veth, KindFile::Veth),
-    (Kind::BridgeOut, KindFile::BridgeOut),
-    (Kind::BridgeIn, KindFile::BridgeIn),
-    (Kind::Port, KindFile::Port),
-    (Kind::Tunnel, KindFile::Tunnel),
-    (Kind::Dummy, KindFile::Dummy),
-    (Kind::PointToPoint, KindFile::PointToPoint),
-    (Kind::Loopback, KindFile::Loopback),
+const KINDS: [(Kind, &str); 12] = [
+    (Kind::Physical, "physical"),
+    (Kind::Vlan, "vlan"),
+    (Kind::Bond, "bond"),
+    (Kind::Macvlan, "macvlan"),
+    (Kind::Veth, "veth"),
+    (Kind::BridgeOut, "bridge-out"),
+    (Kind::BridgeIn, "bridge-in"),
+    (Kind::Port, "port"),
+    (Kind::Tunnel, "tunnel"),
+    (Kind::Dummy, "dummy"),
+    (Kind::PointToPoint, "point-to-point"),
+    (Kind::Loopback, "loopback"),
 ];
+
+/// The kind of an interface by its name.
+mod kind_name {
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{KINDS, Kind};
+
+    pub(super) fn serialize<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
+        match KINDS.iter().find(|(k, _)| k == kind) {
+            Some((_, name)) => to.serialize_str(name),
+            None => Err(S::Error::custom(format!("no name for an interface of kind {kind:?}"))),
+        }
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Kind, D::Error> {
+        let name = String::deserialize(from)?;
+        match KINDS.iter().find(|(_, n)| *n == name) {
+            Some((kind, _)) => Ok(*kind),
+            None => Err(D::Error::custom(format!(
+                "an interface of the unknown kind `{}`; kinds are {}",
+                name.escape_debug(),
+                KINDS.map(|(_, name)| name).join(", ")
+            ))),
+        }
+    }
+}
 
 impl SideFile {
     /// Converts a record to text form.
-    ///
-    /// # Errors
-    /// If an interface's kind has no name here.
-    pub(crate) fn of(host: &Host) -> Result<SideFile> {
-        let nic = |nic: &Nic| -> Result<NicFile> {
-            let kind = KINDS.iter().find(|(k, _)| *k == nic.kind).ok_or_else(|| {
-                Failure::new(format!("{}: no name for its kind {:?}", nic.name.escape_debug(), nic.kind))
-            })?;
-            Ok(NicFile {
-                name: nic.name.clone(),
-                index: Some(nic.index),
-                kind: kind.1,
-                addresses: nic.addresses.iter().map(|a| format!("{}/{}", a.ip, a.prefix)).collect(),
-                speed: nic.speed,
-                mtu: nic.mtu,
-                up: nic.up,
-                carrier: nic.carrier,
-                routes: Vec::new(),
-                reach: host.reach.as_ref().map(|all| {
-                    let own = all.iter().filter(|r| r.index == nic.index);
-                    own.filter(|r| nic.addresses.iter().any(|a| a.ip == r.from)).map(reach_text).collect()
-                }),
-            })
+    pub(crate) fn of(host: &Host) -> SideFile {
+        let nic = |nic: &Nic| NicFile {
+            name: nic.name.clone(),
+            index: Some(nic.index),
+            kind: nic.kind,
+            addresses: nic.addresses.iter().map(|a| format!("{}/{}", a.ip, a.prefix)).collect(),
+            speed: nic.speed,
+            mtu: nic.mtu,
+            up: nic.up,
+            carrier: nic.carrier,
+            routes: Vec::new(),
+            reach: host.reach.as_ref().map(|all| {
+                let own = all.iter().filter(|r| r.index == nic.index);
+                own.filter(|r| nic.addresses.iter().any(|a| a.ip == r.from)).map(reach_text).collect()
+            }),
         };
         let boot: String = host.location.boot.iter().map(|b| format!("{b:02x}")).collect();
-        Ok(SideFile {
+        SideFile {
             location: Some(format!("{boot}:{}", host.location.netns)),
             interfaces: String::new(),
             asked: host.reach.is_some(),
             cut: [host.cut.nics, host.cut.addresses, host.cut.routes],
-            nics: host.nics.iter().map(nic).collect::<Result<_>>()?,
-        })
+            nics: host.nics.iter().map(nic).collect(),
+        }
     }
 
     /// Converts to a record. `name` is the side's name, and stands for its location if none is
@@ -158,11 +159,10 @@ impl SideFile {
     pub(crate) fn host(&self, name: &str) -> Result<Host> {
         let nic = |(at, nic): (usize, &NicFile)| -> Result<Nic> {
             let wrong = |why: String| Failure::new(format!("{name}: {}: {why}", nic.name.escape_debug()));
-            let kind = KINDS.iter().find(|(_, k)| *k == nic.kind);
             Ok(Nic {
                 name: nic.name.clone(),
                 index: nic.index.unwrap_or(at as u32 + 1),
-                kind: kind.map(|(k, _)| *k).unwrap_or_default(),
+                kind: nic.kind,
                 addresses: nic.addresses.iter().map(|a| address(a).map_err(wrong)).collect::<Result<_>>()?,
                 speed: nic.speed,
                 mtu: nic.mtu,

@@ -66,7 +66,7 @@ fn rules(args: &PairingArgs) -> Rules {
 }
 
 fn export(here: &Here, path: &Path) -> Result<()> {
-    let text = toml::to_string(&SideFile::of(&here.host)?).during("write the record as TOML")?;
+    let text = toml::to_string(&SideFile::of(&here.host)).during("write the record as TOML")?;
     std::fs::write(path, text).during(format!("write {}", path.display()))?;
     crate::emit(&format!(
         "wrote {} interfaces to {file}; on another host: netmod-perf pair --peer {file}\n",

@@ -70,7 +70,7 @@ fn every_scenario_gives_the_expected_pairs() {
 /// Makes a side's view of the other from records as `--export` writes them.
 fn exported(side: &SideFile, name: &str, rules: &Rules) -> Host {
     let host = rules.publish(&side.asked(name).unwrap()).host;
-    let text = toml::to_string(&SideFile::of(&host).unwrap()).unwrap();
+    let text = toml::to_string(&SideFile::of(&host)).unwrap();
     let read = toml::from_str::<SideFile>(&text).unwrap().published(name).unwrap();
     assert_eq!(read, host, "{text}");
     read
