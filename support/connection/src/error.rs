@@ -1,19 +1,19 @@
-//! What can be wrong with a hello, and who sent it.
+//! The errors of a handshake, and their senders.
 
 use netmod_core::PeerName;
 
 use crate::{FrameType, RejectReason, Versions};
 
-/// Who has sent what was wrong.
+/// The sender of what was wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sender {
-    /// Somebody who has not proved to know the key: count and drop.
+    /// An unauthenticated peer, which has not proved to know the key: count and drop.
     Stranger,
     /// A process that knows the key: its fault is worth a log line.
     Peer,
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum HelloError {
     /// The first bytes are not this protocol's.
@@ -26,7 +26,7 @@ pub enum HelloError {
     NotOurs {
         /// The bytes.
         start: [u8; 4],
-        /// How many of them were seen.
+        /// Number of bytes seen.
         len: u8,
     },
     /// A frame type that this version does not know.
@@ -61,7 +61,8 @@ pub enum HelloError {
         /// The greatest.
         most: usize,
     },
-    /// The terms are none of the netmod's. The hello does not read them, so this is for netmods to say.
+    /// The terms are none of the netmod's. The handshake does not read them, so only netmods report
+    /// this.
     #[error("this netmod cannot read the terms of a {kind:?} frame; do all nodes run the same release?")]
     BadTerms {
         /// The frame's type.
@@ -73,7 +74,7 @@ pub enum HelloError {
         /// The frame's type.
         kind: FrameType,
     },
-    /// What this side had sent came back.
+    /// This side's own frames came back.
     #[error("this side's own frames came back: a reflection, or a process that dials itself")]
     Reflected,
     /// No common version.
@@ -83,9 +84,9 @@ pub enum HelloError {
         .theirs.min, .theirs.max, .ours.min, .ours.max
     )]
     Version {
-        /// What the other side offers.
+        /// The versions that the other side offers.
         theirs: Versions,
-        /// What this side speaks.
+        /// The versions that this side speaks.
         ours: Versions,
     },
     /// The initiator wants a process of a group that is not known here, or claims to be of one.
@@ -97,9 +98,9 @@ pub enum HelloError {
     /// The initiator wants somebody else.
     #[error("it wants {wanted}, and this is {me}; is its business card old?")]
     WrongPeer {
-        /// Whom it wants.
+        /// The process that it wants.
         wanted: PeerName,
-        /// Who this is.
+        /// This process.
         me: PeerName,
     },
     /// The initiator's rank is not in its group.
@@ -122,7 +123,7 @@ pub enum HelloError {
          card still that of {peer}?"
     )]
     ResponderKey {
-        /// Who should have answered.
+        /// The process that should have answered.
         peer: PeerName,
     },
     /// The initiator's MAC is wrong.
@@ -153,7 +154,7 @@ pub enum HelloError {
     UnknownReason {
         /// The code.
         code: u8,
-        /// Whether it was refused by somebody who knows the key.
+        /// True if the refusal came from a process that knows the key.
         proved: bool,
     },
 }

@@ -24,7 +24,8 @@
 //! | 6 READY | MAC 32 |
 //! | 7 GOODBYE | |
 //!
-//! A position is how many bytes of the session its sender has read behind the hello, over all connections.
+//! A position is how many bytes of the session its sender has read behind the hello, over all
+//! connections.
 
 use std::mem;
 
@@ -67,7 +68,7 @@ pub enum FrameType {
 }
 
 impl FrameType {
-    /// What a frame says that it is; nothing else of it is looked at.
+    /// Returns the type that a frame announces; nothing else of it is looked at.
     pub fn of(frame: &[u8]) -> Option<FrameType> {
         FrameType::from_wire(*frame.get(4)?)
     }
@@ -180,10 +181,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Collects one frame from pieces of any size, and looks at each byte as early as it says something.
+/// Collects one frame from pieces of any size, and looks at each byte as early as it says
+/// something.
 #[derive(Clone, Debug)]
 pub(crate) struct Collector {
-    /// What there is of the present frame. It grows to the frame's length when that is known, and found possible.
+    /// The bytes of the present frame so far. It grows to the frame's length when that is known,
+    /// and found possible.
     pub(crate) bytes: Vec<u8>,
 }
 

@@ -1,4 +1,5 @@
-//! By which names and keys this process is known: in its job, to groups that it has met, and at its ports.
+//! The names and keys of this process: in its job, towards groups that it has joined, and at its
+//! ports.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,7 @@ use netmod_core::{GroupId, PeerName, RemoteGroup, port_group};
 
 use crate::{Directory, JobKey, Purpose};
 
-/// Who this process is, towards whom.
+/// The names and keys by which this process is known to others.
 #[derive(Debug)]
 pub struct Identity {
     me: PeerName,
@@ -18,8 +19,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A process of a job, whose key is not known yet. `incarnation` tells it from others that have had its
-    /// name.
+    /// A process of a job, whose key is not known yet. `incarnation` tells it from others that have
+    /// had its name.
     pub fn new(me: PeerName, group_size: u32, incarnation: u64) -> Identity {
         Identity { me, group_size, job_key: None, incarnation, met: HashMap::new(), ports: HashMap::new() }
     }
@@ -34,7 +35,7 @@ impl Identity {
         self.incarnation
     }
 
-    /// Whether peers can prove themselves.
+    /// Returns true if peers can prove themselves.
     pub fn has_job_key(&self) -> bool {
         self.job_key.is_some()
     }
@@ -44,7 +45,7 @@ impl Identity {
         self.job_key = Some(key);
     }
 
-    /// Whoever knows `key` may come to a port from now on.
+    /// Opens a port to every process that knows `key`.
     pub fn open_port(&mut self, port: u64, key: JobKey) {
         self.ports.insert(port, key);
     }

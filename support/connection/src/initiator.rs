@@ -6,14 +6,14 @@ use crate::frame::{Collector, Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
 use crate::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
-/// What a dial says of itself.
+/// The parameters of a dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InitiatorParams {
     /// This process.
     pub me: PeerName,
     /// The process that should answer.
     pub peer: PeerName,
-    /// What the connection is for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
     /// The versions on offer.
     pub versions: Versions,
@@ -21,19 +21,19 @@ pub struct InitiatorParams {
     pub caps: u64,
     /// This process, among those that have had its name.
     pub incarnation: u64,
-    /// Which dial of this process it is; later ones have greater numbers.
+    /// Number of the dial; later dials of this process have greater numbers.
     pub dial: u64,
     /// The session to be resumed; 0 for a fresh one.
     pub session: u64,
     /// Bytes of that session that have been read.
     pub position: u64,
-    /// What the netmod adds.
+    /// The terms that the netmod adds.
     pub terms: Terms,
     /// The key of the peer's group.
     pub key: JobKey,
 }
 
-/// How far the handshake came with the bytes that were taken.
+/// The progress of the handshake after the bytes that were taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InitiatorStep {
     /// More bytes are needed.
@@ -49,22 +49,23 @@ pub enum InitiatorStep {
         caps: u64,
         /// The peer's incarnation.
         incarnation: u64,
-        /// The number of the peer's last dial: that one, and those before it, have been given up. 0 if it says nothing of them.
+        /// The number of the peer's last dial: that one, and those before it, have been given up. 0
+        /// if it says nothing of them.
         dials: u64,
         /// The session: the one that was asked for, or a fresh one.
         session: u64,
         /// Bytes of the session that the peer has read.
         position: u64,
-        /// What the peer's netmod adds.
+        /// The terms that the peer's netmod adds.
         terms: Terms,
     },
     /// The responder refuses. Nothing more is taken.
     Rejected {
-        /// Why.
+        /// The reason.
         reason: RejectReason,
-        /// Whether it has proved to know the key. If not, the reason is hearsay.
+        /// True if it has proved to know the key. If not, the reason cannot be trusted.
         proved: bool,
-        /// What the peer's netmod adds; empty if nothing is proved.
+        /// The terms that the peer's netmod adds; empty if nothing is proved.
         terms: Terms,
     },
 }
@@ -89,7 +90,7 @@ pub struct Initiator {
     caps: u64,
     /// The peer's.
     incarnation: u64,
-    /// What a fresh session would be called.
+    /// Name of a fresh session.
     fresh: u64,
 }
 
@@ -138,7 +139,8 @@ impl Initiator {
     /// again with the rest while the step is `NeedMore` or `Prove` and bytes are left.
     ///
     /// # Errors
-    /// The handshake has failed; close the connection. [`Initiator::sender`] says whose fault it is.
+    /// The handshake has failed; close the connection. [`Initiator::sender`] says whose fault it
+    /// is.
     pub fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HelloError> {
         let allowed: &[FrameType] = match self.state {
             State::Challenge => &[FrameType::Challenge, FrameType::Reject, FrameType::Hello],
@@ -250,12 +252,12 @@ impl Initiator {
         Frame::new(FrameType::Goodbye, 0)
     }
 
-    /// Who is at the other end, as far as is proved.
+    /// Returns the kind of sender at the other end, as far as is proved.
     pub fn sender(&self) -> Sender {
         if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Stranger }
     }
 
-    /// What the dial said of itself.
+    /// Returns the parameters of the dial.
     pub fn params(&self) -> &InitiatorParams {
         &self.params
     }

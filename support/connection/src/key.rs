@@ -19,7 +19,7 @@ impl fmt::Debug for JobKey {
     }
 }
 
-/// What a MAC is for, so that none can stand for another.
+/// The purpose of a MAC, so that none can stand for another.
 #[derive(Clone, Copy)]
 pub(crate) enum Label {
     Responder,
@@ -82,15 +82,15 @@ impl Transcript {
         frame
     }
 
-    /// The id of the session that begins with this handshake; never zero. Both sides have it once PROOF is in
-    /// the transcript.
+    /// The id of the session that begins with this handshake; never zero. Both sides have it once
+    /// PROOF is in the transcript.
     pub(crate) fn session(&self, key: &JobKey) -> u64 {
         let mac = self.mac(key, Label::Session, &[]).finalize().into_bytes();
         let id = mac.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
         id.max(1)
     }
 
-    /// How many MACs of the other side were right.
+    /// Returns the number of MACs of the other side that were right.
     pub(crate) fn proofs(&self) -> u8 {
         self.proofs
     }

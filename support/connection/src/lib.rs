@@ -1,7 +1,7 @@
 //! The authenticated handshake of two processes that are to talk to each other, without I/O.
 //!
-//! Any netmod can carry it: as a stream of bytes, or, where a network keeps messages apart, each frame ([`Frame::as_bytes`])
-//! as a message.
+//! Any netmod can carry it: as a stream of bytes, or, where a network keeps messages apart, each
+//! frame ([`Frame::as_bytes`]) as a message.
 //!
 //! ```text
 //!  initiator                                   responder
@@ -12,28 +12,31 @@
 //!    READY   →
 //! ```
 //!
-//! The transcript is every byte of every frame so far, so that nothing that was said before a MAC can
-//! have been altered: neither a name nor the versions and capabilities on offer. ACCEPT, READY, and a
-//! REJECT behind PROOF carry MACs with labels of their own. Nobody learns the key from the exchange; a
-//! recorded PROOF is worthless against a fresh `nonce_r`; a MAC sent back to its author has the wrong
-//! label. MACs are HMAC-SHA256 (RFC 2104) and are compared in constant time.
+//! The transcript is every byte of every frame so far, so that nothing that was said before a MAC
+//! can have been altered: neither a name nor the versions and capabilities on offer. ACCEPT, READY,
+//! and a REJECT behind PROOF carry MACs with labels of their own. Nobody learns the key from the
+//! exchange; a recorded PROOF is worthless against a fresh `nonce_r`; a MAC sent back to its author
+//! has the wrong label. MACs are HMAC-SHA256 (RFC 2104) and are compared in constant time.
 //!
-//! The key is that of the *responder's* group: who wants to talk to a process must know its job's key.
+//! The key is that of the *responder's* group: who wants to talk to a process must know its job's
+//! key.
 //!
-//! Both objects take bytes in pieces of any size, keep at most one incomplete frame, and never take a
-//! byte behind the frame that they are waiting for: messages may follow READY in the same read.
-//! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as well
-//! reset the connection. What follows the handshake is the netmod's own.
+//! Both objects take bytes in pieces of any size, keep at most one incomplete frame, and never take
+//! a byte behind the frame that they are waiting for: messages may follow READY in the same read.
+//! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as
+//! well reset the connection. What follows the handshake is the netmod's own.
 //!
-//! A *session* is what two processes say to each other over any number of connections. A fresh one is named
-//! after the handshake that began it; to resume it, each side says how much of it it has read (HELLO and
-//! ACCEPT), and the other goes on from there. An *incarnation* is a random number that a process makes once,
-//! so that one that has taken a dead one's name is told from it. Of two dials of one incarnation the number tells
-//! which it has given up; and ACCEPT says up to which number its sender has given up all of its own.
+//! A *session* is what two processes say to each other over any number of connections. A fresh one
+//! is named after the handshake that began it; to resume it, each side says how much of it it has
+//! read (HELLO and ACCEPT), and the other goes on from there. An *incarnation* is a random number
+//! that a process makes once, so that one that has taken a dead one's name is told from it. Of two
+//! dials of one incarnation the number tells which it has given up; and ACCEPT says up to which
+//! number its sender has given up all of its own.
 //!
-//! HELLO, ACCEPT and REJECT carry what a netmod adds ([`Terms`]): its addresses, interfaces, limits. The initiator's are
-//! proved with PROOF, the responder's with ACCEPT or REJECT. Where a network has no connections, a responder knows by
-//! [`Responder::claimed`] where its answers should go.
+//! HELLO, ACCEPT and REJECT carry what a netmod adds ([`Terms`]): its addresses, interfaces,
+//! limits. The initiator's are proved with PROOF, the responder's with ACCEPT or REJECT. Where a
+//! network has no connections, a responder knows by [`Responder::claimed`] where its answers should
+//! go.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +73,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// What this code speaks.
+    /// The versions that this code speaks.
     pub const OURS: Versions = Versions { min: 1, max: 1 };
 
     /// The newest that both speak.
@@ -80,7 +83,7 @@ impl Versions {
     }
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Purpose {
     /// The VC between the two named processes.
@@ -90,9 +93,10 @@ pub enum Purpose {
         /// The port tag.
         port: u64,
     },
-    /// A further connection of a VC, for the data of large messages from the initiator to the responder.
+    /// A further connection of a VC, for the data of large messages from the initiator to the
+    /// responder.
     Rail {
-        /// Which one; for people.
+        /// Its number, for human readers.
         number: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Why a responder refuses a connection, as one byte on the wire.
+//! The reasons to refuse a connection, as one byte on the wire.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use netmod_core::Refusal;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])* $name:ident = $code:literal, $transient:literal, $text:literal;)*) => {
-        /// Why a dial was refused.
+        /// The reason why a dial was refused.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum RejectReason {
@@ -25,7 +25,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Whether the same dial may succeed a little later.
+            /// Returns true if the same dial may succeed a little later.
             pub const fn is_transient(self) -> bool {
                 match self {
                     $(RejectReason::$name => $transient,)*
@@ -60,7 +60,8 @@ reasons! {
     Busy = 7, true, "it has too many handshakes under way";
     /// The session to be resumed is unknown to the responder.
     NoSession = 8, false, "no such session: it has given the VC up, or is another process";
-    /// The responder cannot use the pair of interfaces that the connection came by; REJECT names those it can use.
+    /// The responder cannot use the pair of interfaces that the connection came by; REJECT names
+    /// those it can use.
     NoWayBack = 9, true, "its interface of that pair cannot be used, or has no route back";
     /// The decision of the lesser name is another pair; REJECT names it.
     OtherPair = 10, true, "another pair of interfaces was decided";

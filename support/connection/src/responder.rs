@@ -6,20 +6,21 @@ use crate::frame::{Collector, Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
 use crate::{HelloError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
-/// What a responder knows about groups and ports.
+/// A responder's knowledge of groups and ports.
 pub trait Directory {
     /// The key of a group, if this process belongs to it or otherwise answers for it.
     fn key(&self, group: &GroupId) -> Option<JobKey>;
-    /// How many processes a group has; `None` if the group is unknown here.
+    /// Returns the number of processes of a group; `None` if the group is unknown here.
     fn group_size(&self, group: &GroupId) -> Option<u32>;
-    /// Whether somebody accepts on a port.
+    /// Returns true if the port is open.
     fn port_is_open(&self, port: u64) -> bool;
-    /// The name by which processes of `group`, or whoever comes to a port, know this process, which is `me`
-    /// in its job; `None` if they may not ask for it. A key opens the group that it is of, and no other.
+    /// The name by which processes of `group`, or whoever comes to a port, know this process, which
+    /// is `me` in its job; `None` if they may not ask for it. A key opens the group that it is of,
+    /// and no other.
     fn name_for(&self, group: &GroupId, purpose: Purpose, me: PeerName) -> Option<PeerName>;
 }
 
-/// What a responder is.
+/// The parameters of a responder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResponderParams {
     /// This process in its job.
@@ -32,39 +33,39 @@ pub struct ResponderParams {
     pub incarnation: u64,
 }
 
-/// What an initiator says of itself in its HELLO.
+/// An initiator's unproved description of itself in its HELLO.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Its name.
     pub peer: PeerName,
-    /// What it wants the connection for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
     /// Its incarnation.
     pub incarnation: u64,
-    /// Which of its dials this is; later ones have greater numbers.
+    /// Number of the dial; later dials of the process have greater numbers.
     pub dial: u64,
     /// The session that it wants resumed; 0 for a fresh one.
     pub session: u64,
     /// Bytes of that session that it has read.
     pub position: u64,
-    /// What its netmod adds.
+    /// The terms that its netmod adds.
     pub terms: Terms,
 }
 
 /// An initiator that has proved to know the key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Proved {
-    /// What it has said of itself.
+    /// Its description of itself, which is proved now.
     pub claim: Claim,
     /// The version that both use.
     pub version: u16,
     /// The capabilities that both have.
     pub caps: u64,
-    /// What a fresh session would be called.
+    /// Name of a fresh session.
     pub fresh: u64,
 }
 
-/// How far the handshake came with the bytes that were taken.
+/// The progress of the handshake after the bytes that were taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResponderStep {
     /// More bytes are needed.
@@ -100,11 +101,11 @@ pub struct Responder {
     state: State,
     /// Known from HELLO on; believed from PROOF on.
     claim: Option<Claim>,
-    /// What CHALLENGE has said.
+    /// The parameters that CHALLENGE has announced.
     chosen: Option<Chosen>,
 }
 
-/// By what a handshake goes on that has not been refused.
+/// The parameters of a handshake that has not been refused.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     key: JobKey,
@@ -126,10 +127,11 @@ impl Responder {
         }
     }
 
-    /// What the initiator has said of itself, once its HELLO has come; also if that was refused.
+    /// Returns the initiator's description of itself once its HELLO has come, even if that was
+    /// refused.
     ///
-    /// **Nothing of it is proved** before the step is [`ResponderStep::Proved`]: until then it is good for knowing where an answer
-    /// should go, and for nothing that costs more than an answer.
+    /// **Nothing of it is proved** before the step is [`ResponderStep::Proved`]: until then it is
+    /// good for knowing where an answer should go, and for nothing that costs more than an answer.
     pub fn claimed(&self) -> Option<&Claim> {
         self.claim.as_ref()
     }
@@ -259,9 +261,10 @@ impl Responder {
         Ok(ResponderStep::Ready)
     }
 
-    /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other time.
-    /// `dials` is the number of this process's last dial: of the two processes' dials, this one survives. `position` is how many
-    /// bytes of the session have been read here, `terms` what the netmod adds.
+    /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other
+    /// time. `dials` is the number of this process's last dial: of the two processes' dials, this
+    /// one survives. `position` is how many bytes of the session have been read here, `terms` what
+    /// the netmod adds.
     pub fn accept(&mut self, dials: u64, position: u64, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Accepted;
@@ -271,8 +274,8 @@ impl Responder {
         Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 
-    /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any other
-    /// time. `terms` are what the netmod adds.
+    /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any
+    /// other time. `terms` are what the netmod adds.
     pub fn reject(&mut self, reason: RejectReason, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Over;
@@ -286,14 +289,15 @@ impl Responder {
         self.chosen.filter(|_| self.state == State::Undecided).map(|c| c.key)
     }
 
-    /// Who is at the other end, as far as is proved.
+    /// Returns the kind of sender at the other end, as far as is proved.
     pub fn sender(&self) -> Sender {
         if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Stranger }
     }
 }
 
 /// A REJECT for somebody who has not proved to know the key. It carries no MAC, and its receiver
-/// takes it as hearsay. It is as long as one with `terms` bytes of terms (at most [`MAX_TERMS`]), which are zero.
+/// takes it as hearsay. It is as long as one with `terms` bytes of terms (at most [`MAX_TERMS`]),
+/// which are zero.
 pub fn reject_stranger(reason: RejectReason, terms: usize) -> Frame {
     let terms = terms.min(MAX_TERMS);
     Frame::new(FrameType::Reject, terms)

@@ -1,4 +1,4 @@
-//! What a netmod adds to the hello: bytes that only it understands.
+//! The terms of a netmod in the handshake: bytes that only it understands.
 
 use core::fmt;
 
@@ -7,7 +7,8 @@ pub const MAX_TERMS: usize = 400;
 
 /// The netmod's own part of a HELLO, an ACCEPT or a REJECT: 0 to [`MAX_TERMS`] bytes.
 ///
-/// The hello does not read them, but its MACs cover them. Empty ones take no memory beside the value itself.
+/// The hello does not read them, but its MACs cover them. Empty ones take no memory beside the
+/// value itself.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Terms(Box<[u8]>);
 
@@ -15,7 +16,7 @@ pub struct Terms(Box<[u8]>);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 #[error("terms of {len} bytes do not fit into a hello, which has room for {MAX_TERMS}")]
 pub struct TermsTooLong {
-    /// How many they are.
+    /// Their number of bytes.
     pub len: usize,
 }
 

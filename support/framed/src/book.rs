@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use crate::device::Port;
 
-/// Where frames go: a port, and the number of an address in its vector.
+/// The destination of frames: a port, and the number of an address in its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dest {
-    /// Which port.
+    /// Index of the port.
     pub(crate) port: usize,
     /// The device's number of the address.
     pub(crate) addr: u64,
@@ -45,7 +45,8 @@ impl Book {
         }
         let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
         let addr = of.insert(address, context)?;
-        // An address that was about to be removed has its number still: it was not inserted, but has one user more.
+        // An address that was about to be removed has its number still: it was not inserted, but
+        // has one user more.
         let dest = Dest { port, addr };
         if let Some(at) = self.leaving.iter().position(|d| *d == dest) {
             self.leaving.swap_remove(at);
@@ -67,8 +68,8 @@ impl Book {
         }
     }
 
-    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way. `waits`: whether a frame for it has yet to
-    /// be sent.
+    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way.
+    /// `waits`: whether a frame for it has yet to be sent.
     pub(crate) fn settle(&mut self, ports: &mut [impl Port], waits: impl Fn(Dest) -> bool) {
         self.leaving.retain(|d| {
             let Some(port) = ports.get_mut(d.port) else { return false };
@@ -82,7 +83,7 @@ impl Book {
         });
     }
 
-    /// Whether an address waits to be taken out.
+    /// Returns true if an address waits to be removed.
     pub(crate) fn is_unsettled(&self) -> bool {
         !self.leaving.is_empty()
     }

@@ -1,8 +1,10 @@
-//! A netmod over any device that moves frames: what netmods over libfabric and over verbs have in common.
+//! A netmod over any device that moves frames: what netmods over libfabric and over verbs have in
+//! common.
 //!
-//! The [`device`] sends frames to numbered addresses and says when they have left; it moves memory, if it can. All else is here:
-//! connections with an authenticated hello ([`conn`]), the stream of each VC in frames, windows, one-sided transfers in
-//! parts, the death of peers ([`life`]). [`wire`] is what frames look like.
+//! The [`device`] sends frames to numbered addresses and says when they have left; it moves memory,
+//! if it can. All else is here: connections with an authenticated hello ([`conn`]), the stream of
+//! each VC in frames, windows, one-sided transfers in parts, the death of peers ([`life`]).
+//! [`wire`] is what frames look like.
 
 mod actions;
 mod book;

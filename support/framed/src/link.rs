@@ -24,7 +24,8 @@ fn half(bytes: RxBytes<'_>) -> Option<Half> {
     Some([u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])])
 }
 
-/// Copies as much of a message as a frame has room for, whose header is not cut; how much, and whether that was the rest.
+/// Copies as much of a message as a frame has room for; its header is not cut. Returns the number
+/// of bytes, and true if that was the rest.
 pub(crate) fn copy_message(m: &mut Message, core: &mut Core, out: &mut [u8]) -> (usize, bool) {
     let mut n = 0;
     if !m.started() {
@@ -44,10 +45,10 @@ pub(crate) struct Stalled {
     pub(crate) len: usize,
 }
 
-/// Which connection is open, and how far it has come.
+/// The open connection of a VC: its windows and counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
-    /// Where its frames go.
+    /// The destination of its frames.
     pub(crate) dest: Dest,
     /// The peer's name for it.
     theirs: Slot,
@@ -55,7 +56,7 @@ pub(crate) struct Open {
     pub(crate) frame: usize,
     /// Units that may be on their way.
     window: u32,
-    /// What a frame takes at least of the peer's window, and of this side's; see [`cost`].
+    /// Least units that a frame takes of the peer's window, and of this side's; see [`cost`].
     cost_out: u32,
     cost_in: u32,
     /// Units that were sent, and that the peer has given back.
@@ -67,18 +68,19 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
-    /// First halves of the last bodies as long as a header that went, and came. Nearly all are headers; of others both sides take the same.
+    /// First halves of the last bodies as long as a header that went, and came. Nearly all are
+    /// headers; of others both sides take the same.
     lone_out: Half,
     lone_in: Half,
-    /// Frames may be lost: the peer is to be asked how many it has sent.
+    /// True if frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) doubts: bool,
-    /// The peer has asked so.
+    /// True if the peer has asked so.
     pub(crate) asked: bool,
-    /// Since when the device has refused what there is to send, or [`Time::NEVER`].
+    /// Time since which the device refuses frames, or [`Time::NEVER`].
     pub(crate) refused_since: Time,
 }
 
-/// Why a frame is not what the connection expects.
+/// The reason why a frame is not what the connection expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// Frames between the last one and this one are lost.
@@ -91,15 +93,16 @@ pub(crate) enum Wrong {
     Length,
 }
 
-/// What a frame takes at least of the window of a receiver whose frames fill a buffer each, whatever their length: that buffer. `frame` is its longest
-/// frame, `window` its window in units, of which a quarter is enough for any frame.
+/// Returns the least units that a frame takes of the window of a receiver whose frames fill a
+/// buffer each, whatever their length. `frame` is its longest frame, `window` its window in units,
+/// of which a quarter is enough for any frame.
 pub(crate) fn cost(frame: usize, window: u32) -> u32 {
     units(frame).min(window / 4)
 }
 
 impl Open {
-    /// A new connection. `window` is the peer's, in units; `frame` what both can take, of which no more than a quarter of the
-    /// window is used.
+    /// Creates a new connection. `window` is the peer's, in units; `frame` what both can take, of
+    /// which no more than a quarter of the window is used.
     pub(crate) fn new(dest: Dest, theirs: Slot, frame: usize, window: u32) -> Open {
         Open {
             dest,
@@ -122,12 +125,13 @@ impl Open {
         }
     }
 
-    /// The same where frames take more than their bytes, of the peer's window and of this side's.
+    /// Returns the connection with frames that take more than their bytes, of the peer's window and
+    /// of this side's.
     pub(crate) fn costing(self, cost_out: u32, cost_in: u32) -> Open {
         Open { cost_out, cost_in, ..self }
     }
 
-    /// Longest frame that the peer's window has room for now.
+    /// Returns the length of the longest frame that the peer's window has room for now.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let left = self.window - self.sent.wrapping_sub(self.returned);
@@ -137,12 +141,12 @@ impl Open {
         (left as usize * UNIT).saturating_sub(1).min(self.frame)
     }
 
-    /// Whether everything that was sent has been given back.
+    /// Returns true if everything that was sent has been given back.
     pub(crate) fn is_idle(&self) -> bool {
         self.sent == self.returned
     }
 
-    /// The header of the next DATA frame.
+    /// Returns the header of the next DATA frame.
     #[inline]
     pub(crate) fn header(&self) -> FrameHeader {
         self.other(Kind::Data, self.next_out)
@@ -165,7 +169,7 @@ impl Open {
         frame
     }
 
-    /// A header has gone alone in a frame.
+    /// Notes that a header has gone alone in a frame.
     #[inline]
     pub(crate) fn lone_sent(&mut self, hdr: &Header) {
         [self.lone_out, _] = halves(hdr);
@@ -182,7 +186,7 @@ impl Open {
         FrameHeader { ask: self.doubts, ..self.other(Kind::Credit, self.next_out) }
     }
 
-    /// A DATA or SHORT frame of so many bytes has gone.
+    /// Counts a sent DATA or SHORT frame of so many bytes.
     #[inline]
     pub(crate) fn data_sent(&mut self, bytes: usize) {
         self.sent = self.sent.wrapping_add(units(bytes).max(self.cost_out));
@@ -190,7 +194,7 @@ impl Open {
         self.told = self.taken;
     }
 
-    /// A CREDIT has gone.
+    /// Notes that a CREDIT has gone.
     pub(crate) fn credit_sent(&mut self) {
         self.told = self.taken;
         (self.doubts, self.asked) = (false, false);
@@ -204,18 +208,18 @@ impl Open {
         if frames == self.next_in { Ok(()) } else { Err(Wrong::Gap) }
     }
 
-    /// How many DATA and SHORT frames there were, where so many have come in all.
+    /// Returns the counts of DATA and SHORT frames, given how many have come in all.
     #[inline]
     pub(crate) fn counts(&self, all: u32) -> Counts {
         Counts { all, came: self.next_in, gone: self.next_out }
     }
 
-    /// How many DATA frames have gone.
+    /// Returns the number of DATA frames sent.
     pub(crate) fn data_frames(&self) -> u32 {
         self.next_out
     }
 
-    /// A frame has come that says what the peer has given back. Whether that made room.
+    /// Handles a frame that says what the peer has given back. Returns true if that made room.
     ///
     /// # Errors
     /// If it never had so much.
@@ -229,7 +233,8 @@ impl Open {
         Ok(more > 0)
     }
 
-    /// A DATA or SHORT frame of so many bytes has come, and is handled before the next poll. `window` is this side's, in units.
+    /// A DATA or SHORT frame of so many bytes has come, and is handled before the next poll.
+    /// `window` is this side's, in units.
     ///
     /// # Errors
     /// If it is not the next one, or more than the window allows.
@@ -243,7 +248,8 @@ impl Open {
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 
-    /// Looks at what a DATA or SHORT frame carries: the second half of it, if it is as long as a header, whose first half is [`Open::lone_in`] then.
+    /// Looks at what a DATA or SHORT frame carries: the second half of it, if it is as long as a
+    /// header, whose first half is [`Open::lone_in`] then.
     ///
     /// # Errors
     /// If a SHORT frame has another length than such a frame has.
@@ -267,8 +273,8 @@ impl Open {
         self.lone_in
     }
 
-    /// Whether a CREDIT is due: the peer should be told what this side has taken, for lack of a DATA frame that says it, or how many frames
-    /// there were, or be asked so.
+    /// Returns true if a CREDIT is due: it tells the peer what this side has taken, for lack of a
+    /// DATA frame that says it, or how many frames there were, or asks for that.
     #[inline]
     pub(crate) fn owes_credit(&self, window: u32) -> bool {
         self.taken.wrapping_sub(self.told) > window / 4 || self.doubts || self.asked
@@ -279,23 +285,24 @@ impl Open {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: PeerName,
-    /// By its card.
+    /// The route to it, by its card.
     pub(crate) way: Option<Way>,
     /// The process has ended: nothing is sent to it.
     pub(crate) gone: bool,
-    /// Until when somebody waits for it, connection or not.
+    /// Time until which somebody waits for it, connected or not.
     pub(crate) wanted_until: Time,
-    /// When a frame of a connection with it came last.
+    /// Time of the last frame of a connection with it.
     pub(crate) heard: Time,
-    /// The last connection has ended with frames of which the peer had not said that it has taken them.
+    /// The last connection has ended with frames of which the peer had not said that it has taken
+    /// them.
     pub(crate) unread: bool,
     /// Frames of the connection may be lost.
     pub(crate) doubt: Option<Box<Asking>>,
-    /// Where dials go, once there was one.
+    /// The destination of dials, once there was one.
     pub(crate) dial: Option<Dest>,
     pub(crate) ends: Ends,
     pub(crate) open: Option<Open>,
-    /// By whose dial the connection that is open was made.
+    /// The dial that has made the open connection.
     pub(crate) via: To,
     /// Messages can be sent at once: a connection is open, and nothing waits.
     pub(crate) ready: bool,
@@ -304,15 +311,16 @@ pub(crate) struct Link {
     pub(crate) terminating: bool,
     pub(crate) down: Option<VcError>,
     pub(crate) queue: SendQueue,
-    /// A frame that the device would not take yet, or, if the VC is ready, one that is being filled.
+    /// A frame that the device would not take yet, or, if the VC is ready, one that is being
+    /// filled.
     pub(crate) stalled: Option<Stalled>,
-    /// In which poll, or after which, something was sent last.
+    /// Number of the poll in or after which something was sent last.
     pub(crate) sent_in: u32,
     /// Frames in the port's buffers that have not left.
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
-    /// Of the connection that is open, if looks for frames disturb who sends them.
+    /// Reply back-off of the open connection, if polls disturb the sender.
     pub(crate) turn: Option<Box<Turn>>,
 }
 
@@ -343,14 +351,15 @@ impl Link {
         }
     }
 
-    /// Why the connection, which ends, has not ended well: frames may be lost, and the peer has said nothing since that would tell.
+    /// Returns the error of a connection that ends in doubt: frames may be lost, and the peer has
+    /// not said since how many there were.
     pub(crate) fn left_in_doubt(&self) -> Option<VcError> {
         let text = "frames may be lost, and the process has not said how many there were; did it, or its host, fail?";
         let doubtful = self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_doubt(self.heard));
         doubtful.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
     }
 
-    /// Whether the peer owes something: room in its window, or the end of a transfer.
+    /// Returns true if the peer owes something: room in its window, or the end of a transfer.
     pub(crate) fn is_owed(&self) -> bool {
         self.transfers > 0 || self.in_flight > 0 || self.open.is_some_and(|o| !o.is_idle())
     }

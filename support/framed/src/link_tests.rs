@@ -20,7 +20,8 @@ impl Pair {
         Pair { a: open(window), b: open(window), window }
     }
 
-    /// A sends as much as its window allows, in frames of `len`; B takes it all. Returns the number of frames.
+    /// A sends as much as its window allows, in frames of `len`; B takes it all. Returns the number
+    /// of frames.
     fn burst(&mut self, len: usize) -> usize {
         let mut n = 0;
         while self.a.room() >= len {
@@ -127,8 +128,8 @@ fn a_credit_tells_what_is_missing_and_asks() {
     assert!(!p.b.owes_credit(1024));
 }
 
-/// Where a frame fills a buffer, as many frames of any length may be under way as there are buffers in the window, and a quarter of it is still
-/// enough for a frame.
+/// If each frame fills a buffer, as many frames of any length may be in flight as there are buffers
+/// in the window, and a quarter of it is still enough for a frame.
 #[test]
 fn where_frames_fill_buffers_short_ones_take_as_much() {
     for (window, theirs, len, frames) in [
@@ -153,7 +154,8 @@ fn where_frames_fill_buffers_short_ones_take_as_much() {
     }
 }
 
-/// Of headers that go alone, cut or not, and of bodies of the same length that are none, both sides remember the same.
+/// Both sides remember the same of headers that go alone, cut or not, and of bodies of the same
+/// length that are none.
 #[test]
 fn what_goes_without_saying_is_known_to_both_sides() {
     let mut random = netmod_harness::Rng::new(5);

@@ -73,7 +73,8 @@ impl Block {
     /// No operation under way reads or writes the buffer.
     #[inline]
     pub unsafe fn slice_mut(&mut self, index: usize) -> &mut [u8] {
-        // SAFETY: within the block; nobody else uses it, by the contract and because the block is borrowed.
+        // SAFETY: within the block; nobody else uses it, by the contract and because the block is
+        // borrowed.
         unsafe { core::slice::from_raw_parts_mut(self.at(index), self.each) }
     }
 }

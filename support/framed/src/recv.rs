@@ -12,7 +12,7 @@ use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 /// Looks for an answer in one poll, at a device's only port, where ranks take turns.
 const LOOKS: u32 = 8;
 
-/// What a lent buffer is recognised by.
+/// Returns the token of a lent buffer.
 #[inline]
 fn token(port: usize, buffer: u32) -> u64 {
     (port as u64) << 32 | u64::from(buffer)
@@ -47,7 +47,8 @@ impl<D: Device> FrameNetmod<D> {
                 looks -= 1;
             }
             for i in 0..n {
-                // What comes most does not go by way of what else may, and is read where it was written.
+                // What comes most does not go by way of what else may, and is read where it was
+                // written.
                 match self.ports[port].completion(i) {
                     Some(Done::Frame { buffer, at, len })
                         if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) =>
@@ -81,7 +82,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Handles what a port has found, unless it must wait behind what was found before, or for the engine.
+    /// Handles what a port has found, unless it must wait behind what was found before, or for the
+    /// engine.
     #[inline]
     fn take(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) {
         if !self.backlog.is_empty() {
@@ -91,7 +93,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Lets a port make progress, and keeps what it finds but the ends of transfers, which are handled.
+    /// Lets a port make progress, and keeps what it finds but the ends of transfers, which are
+    /// handled.
     pub(crate) fn progress_transfers(&mut self, port: usize) {
         let Some(p) = self.ports.get_mut(port) else { return };
         for i in 0..p.poll(usize::MAX) {
@@ -169,7 +172,8 @@ impl<D: Device> FrameNetmod<D> {
         if l.down.is_some() {
             return;
         }
-        // It may have been FIN_ACK, by whose count the peer would have told that something is missing.
+        // It may have been FIN_ACK, by whose count the peer would have told that something is
+        // missing.
         if l.open.is_some() || l.unread {
             self.broken(core, vc, why);
         } else {
@@ -177,7 +181,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// As [`FrameNetmod::frame`], for what does not come most.
+    /// Handles the rarer frames; see [`FrameNetmod::frame`].
     #[inline(never)]
     fn later_frame(
         &mut self,
@@ -189,7 +193,8 @@ impl<D: Device> FrameNetmod<D> {
         events.room() > 0 && self.frame(core, port, buffer, at, len, events)
     }
 
-    /// A frame, for which the batch has room. False if it must wait until the engine has handled what is in the batch.
+    /// A frame, for which the batch has room. False if it must wait until the engine has handled
+    /// what is in the batch.
     #[inline(always)]
     fn frame(
         &mut self,

@@ -1,8 +1,8 @@
 //! One-sided transfers: registrations, and puts and gets in parts.
 //!
-//! A registration lives as long as the transfer that it is for; nothing is cached. Where the device does not want local memory
-//! registered, it is not. Transfers longer than the device or [`PART`] allows are cut; parts that the device will not
-//! take yet wait.
+//! A registration lives as long as the transfer that it is for; nothing is cached. Where the device
+//! does not want local memory registered, it is not. Transfers longer than the device or [`PART`]
+//! allows are cut; parts that the device will not take yet wait.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,10 +17,12 @@ use crate::netmod::FrameNetmod;
 
 /// Most bytes that one operation moves.
 const PART: usize = 16 << 20;
-/// Transfers that are tried again in one poll: who has thousands under way must not try them all for each that ends.
+/// Transfers that are tried again in one poll: who has thousands under way must not try them all
+/// for each that ends.
 const TRIES: usize = 16;
-/// How often an owner that takes memory back looks whether the device is through with it before it sleeps in between, for how
-/// long, and how often in all. That is about five seconds, several times what a device goes on trying to reach a peer that does not answer.
+/// Looks of an owner that takes memory back before it sleeps in between, the length of a sleep, and
+/// most looks in all. That is about five seconds, several times what a device goes on trying to
+/// reach a peer that does not answer.
 const EAGER_LOOKS: u32 = 1000;
 const NAP: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 6000;
@@ -55,7 +57,7 @@ struct Registered<R> {
     in_use: u32,
 }
 
-/// What the number of a device's operation is a handle of.
+/// The kind of object that the number of a device's operation names.
 #[derive(Debug)]
 enum TransferKind {}
 
@@ -69,7 +71,7 @@ struct Transfer {
     access: Access,
     region: RegionId,
     dest: Dest,
-    /// What has not been started.
+    /// The part of the memory that has not been started.
     mem: IoVec,
     remote: u64,
     key: u64,
@@ -79,7 +81,7 @@ struct Transfer {
     failed: Option<VcError>,
 }
 
-/// What a netmod has registered, and what is under way.
+/// All registrations and operations in flight of a netmod.
 #[derive(Debug)]
 pub(crate) struct Transfers<R> {
     regions: Regions<Registered<R>>,
@@ -95,12 +97,12 @@ impl<R> Transfers<R> {
         Transfers { regions, running: Slab::new(), waiting: VecDeque::new() }
     }
 
-    /// Whether a transfer has not ended.
+    /// Returns true if a transfer is in flight.
     pub(crate) fn are_running(&self) -> bool {
         !self.running.is_empty()
     }
 
-    /// Whether something waits for the device.
+    /// Returns true if an operation waits for the device.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -119,7 +121,7 @@ impl<R> Transfers<R> {
 }
 
 impl<D: Device> FrameNetmod<D> {
-    /// Where transfers with a VC's peer go.
+    /// Returns the destination of transfers with a VC's peer.
     pub(crate) fn transfer_way(&mut self, vc: VcId) -> Result<Dest, VcError> {
         let Some(l) = self.links.get(vc) else {
             let text = format!("the VC is not in the charge of netmod {}", D::NAME);
@@ -219,7 +221,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// An operation of a transfer has ended.
+    /// Handles the end of an operation of a transfer.
     pub(crate) fn transfer_ended(&mut self, number: u64, result: Result<(), String>) {
         let number = Handle::from_wire(number);
         let Some(t) = self.transfers.running.get_mut(number) else { return };
@@ -251,7 +253,7 @@ impl<D: Device> FrameNetmod<D> {
         self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
     }
 
-    /// The VC of transfers has failed: no part of them is started any more.
+    /// Ends the transfers of a VC that has failed: no part of them is started any more.
     pub(crate) fn fail_transfers(&mut self, vc: VcId, error: &VcError) {
         let mut over = Vec::new();
         for (number, t) in self.transfers.running.iter_mut() {
@@ -270,7 +272,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Waits until the device is through with a region's memory, closes its registration, and says whether all that was possible.
+    /// Waits until the device no longer uses a region's memory, and closes its registration.
+    /// Returns false if that was not possible.
     fn take_back(&mut self, region: &mut Registered<<D::Port as Port>::Registration>, id: RegionId) -> bool {
         for looks in 0..LOOKS {
             let in_use = self.transfers.regions.get(id).map_or(0, |r| r.own.in_use);
@@ -295,7 +298,7 @@ impl<D: Device> FrameNetmod<D> {
         false
     }
 
-    /// The device does not give memory back: its endpoint is closed, which it must respect.
+    /// Closes the endpoint of a device that does not give memory back, which it must respect.
     #[cold]
     fn shut_port(&mut self, core: &mut Core, port: usize) {
         tracing::error!(

@@ -21,7 +21,8 @@ impl<D: Device> FrameNetmod<D> {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    /// Sends a message of one frame at once, if nothing is before it and all allow it, or stages it behind another one since the last poll.
+    /// Sends a message of one frame at once, if nothing is before it and all allow it, or stages it
+    /// behind another one since the last poll.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -275,7 +276,8 @@ impl<D: Device> FrameNetmod<D> {
             }
             let room = open.room();
             if room < open.frame {
-                // A frame is at most a quarter of the window, so the peer owes the word that it has room again.
+                // A frame is at most a quarter of the window, so the peer owes the word that it has
+                // room again.
                 self.stats.full += 1;
                 return;
             }
@@ -369,7 +371,8 @@ impl<D: Device> FrameNetmod<D> {
         let sent = if len <= port.inject_max() {
             port.inject(frame, open.dest.addr)
         } else if l.in_flight >= port.share() {
-            // The end of one of them comes here, unless a frame with data is sent first, which says it, too.
+            // The end of one of them comes here, unless a frame with data is sent first, which says
+            // it, too.
             l.ready = false;
             return;
         } else if let Some(buffer) = port.take_buffer() {
@@ -395,7 +398,8 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
-/// Gives a frame to the device: injected if that can be, which needs the buffer no longer, and of which nobody says that it has left. Whether it was.
+/// Gives a frame to the device: injected if that can be, which needs the buffer no longer, and of
+/// which nobody says that it has left. Whether it was.
 ///
 /// # Errors
 /// If the device does not take it; the buffer stays the caller's.

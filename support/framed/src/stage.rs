@@ -1,8 +1,10 @@
-//! Messages behind the first one since a poll: they go together in a frame, with the next flush or poll, or when it is full.
+//! Messages behind the first one since a poll: they go together in a frame, with the next flush or
+//! poll, or when it is full.
 //!
-//! A message that is sent alone leaves at once. Of a burst only the first one does, since the device's part of a frame (a system call, the
-//! waking of a thread) costs many times what a short message does. A frame that is being filled lies with its VC as one does that the device
-//! would not take yet, so that whatever is sent behind it finds it first.
+//! A message that is sent alone leaves at once. Of a burst only the first one does, since the
+//! device's part of a frame (a system call, the waking of a thread) costs many times what a short
+//! message does. A frame that is being filled lies with its VC as one does that the device would
+//! not take yet, so that whatever is sent behind it finds it first.
 
 use netmod_core::{Core, HDR_LEN, Header, SendBuf, VcError, VcId};
 
@@ -11,11 +13,13 @@ use crate::link::Stalled;
 use crate::netmod::FrameNetmod;
 use crate::wire::FRAME_HEADER;
 
-/// Longest frame that is filled so: who takes it begins with the first message while the next frame is filled.
+/// Longest frame that is filled so: who takes it begins with the first message while the next frame
+/// is filled.
 const STAGE: usize = 16 << 10;
 
 impl<D: Device> FrameNetmod<D> {
-    /// Sends a message of one frame, which is not the first since the last poll; false if it must go by the queue. The VC is ready.
+    /// Sends a message of one frame, which is not the first since the last poll; false if it must
+    /// go by the queue. The VC is ready.
     #[inline(never)]
     pub(crate) fn send_more(
         &mut self,

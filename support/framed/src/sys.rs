@@ -1,4 +1,5 @@
-//! What is asked of the kernel: one descriptor for all of a process's ports, and how many it may have.
+//! Requests to the kernel: one descriptor for all of a process's ports, and the limit of
+//! descriptors.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +15,8 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// A descriptor that is readable when something happens at one of the ports, never if there are none; `None` if one of them has
-    /// nothing to wait on.
+    /// A descriptor that is readable when something happens at one of the ports, never if there are
+    /// none; `None` if one of them has nothing to wait on.
     pub(crate) fn of(ports: &[impl Port]) -> Option<Waiter> {
         let fds: Option<Vec<RawFd>> = ports.iter().map(|p| p.wait_fd()).collect();
         let fds = fds?;

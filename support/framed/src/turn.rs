@@ -1,4 +1,5 @@
-//! Ranks that take turns over a device whose two sides use the same lines of memory: who has sent looks for the answer when it may be there.
+//! Reply back-off over a device whose two sides use the same lines of memory: a sender polls for
+//! the reply when it may be there.
 
 use std::time::Instant;
 
@@ -7,10 +8,11 @@ use netmod_core::reply_backoff::Classes;
 
 /// Bytes of data, beside the header, of messages that are answered about as soon as each other.
 const CLASSES: Classes = [64, 256, 1 << 10, 2 << 10];
-/// What takes a lock, and calls of a library, to be answered is answered later than what takes a line; see [`ReplyBackoff::new`].
+/// Factor by which replies through a library and its lock come later than those through a cache
+/// line; see [`ReplyBackoff::new`].
 const STRETCH: usize = 2;
 
-/// How many DATA and SHORT frames there were, modulo 2^32.
+/// Numbers of DATA and SHORT frames, modulo 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Those that have come, of all connections of the process.
@@ -34,17 +36,18 @@ impl Counts {
 #[derive(Debug)]
 pub(crate) struct Turn {
     quiet: ReplyBackoff,
-    /// When a message was sent last.
+    /// The counts when a message was sent last.
     before: Counts,
 }
 
 impl Turn {
-    /// Of a new connection. Of its two sides one is `first`.
+    /// Creates the state of a new connection, for the side that is `first` or the other.
     pub(crate) fn new(first: bool) -> Turn {
         Turn { quiet: ReplyBackoff::new(first, CLASSES, STRETCH), before: Counts::default() }
     }
 
-    /// A message with so many bytes of data has gone in a frame of its own. Whether its answer is worth waiting for.
+    /// A message with so many bytes of data has gone in a frame of its own. Whether its answer is
+    /// worth waiting for.
     #[inline(always)]
     pub(crate) fn sent(&mut self, len: usize, counts: Counts) -> bool {
         let in_turn = counts == self.before.a_turn_later();

@@ -31,7 +31,7 @@ fn identity() -> Identity {
     id
 }
 
-/// What a dial with these names, purpose and key comes to.
+/// Returns the outcome of a dial with these names, purpose and key.
 fn dial(
     id: &Identity,
     me: PeerName,
@@ -77,8 +77,8 @@ fn each_group_knocks_with_its_own_name_and_key() {
     assert_eq!(id.key_towards(&GroupId([9; 16])), None);
 }
 
-/// A key opens the group that it is of, and no other: a met job cannot pose as a rank of this one, nor
-/// somebody who knows a port as either.
+/// A key opens the group that it is of, and no other: a met job cannot pose as a rank of this one,
+/// nor somebody who knows a port as either.
 #[test]
 fn no_key_opens_another_group() {
     let id = identity();

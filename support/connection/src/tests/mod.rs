@@ -48,7 +48,7 @@ fn padded(numbers: &[u8]) -> Terms {
     Terms::from(terms)
 }
 
-/// What the initiator proposes, and what the responder decides: as the TCP netmod does.
+/// The initiator's proposal; the responder decides, as in the TCP netmod.
 pub(super) fn proposed() -> Terms {
     padded(&[
         0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0, 4, 0,
@@ -85,7 +85,7 @@ pub(super) fn responder() -> Responder {
     Responder::new(params, [0xb2; 32])
 }
 
-/// What [`dial`] says of itself.
+/// The description of itself in [`dial`].
 fn claim() -> Claim {
     Claim {
         peer: name(1),

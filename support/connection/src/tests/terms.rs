@@ -3,7 +3,7 @@
 use super::*;
 use crate::frame::Collector;
 
-/// Where they begin in a HELLO.
+/// Offset of the terms in a HELLO.
 const HELLO_TERMS: usize = HEADER_LEN + 96;
 
 /// Different at every place and for every length.
@@ -60,8 +60,8 @@ fn more_terms_than_fit_are_none() {
     assert_eq!(reject_stranger(RejectReason::Busy, usize::MAX), longest);
 }
 
-/// Whatever length a header announces: what it costs is bounded by the longest frame, and by the header alone if
-/// the length is impossible.
+/// The cost of any length that a header announces is bounded by the longest frame, and by the
+/// header alone if the length is impossible.
 #[test]
 fn an_announced_length_costs_nothing_before_it_was_found_possible() {
     for (kind, least, most) in [
@@ -189,7 +189,7 @@ fn what_is_claimed_is_known_before_it_is_proved() {
     assert_eq!((r.claimed(), r.sender()), (Some(&claim()), Sender::Peer));
 }
 
-/// Where a reason for refusing a stranger should go is known, too; of what is no hello nothing is.
+/// A refused HELLO says where the reason goes; what is no HELLO says nothing.
 #[test]
 fn a_refused_hello_has_claimed_something_and_nonsense_has_not() {
     let newer = Versions { min: 2, max: 3 };

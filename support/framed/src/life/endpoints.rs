@@ -1,6 +1,7 @@
-//! Where a process can be asked whether it lives, as bytes in its card.
+//! The endpoints at which a process answers liveness probes, as bytes in its card.
 //!
-//! One byte 1, the port as two bytes, little-endian, then addresses: a byte 4 and 4 bytes, or a byte 6 and 16.
+//! One byte 1, the port as two bytes, little-endian, then addresses: a byte 4 and 4 bytes, or a
+//! byte 6 and 16.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,7 +9,7 @@ const LAYOUT: u8 = 1;
 /// Most addresses in a card.
 const MOST: usize = 16;
 
-/// Whether others may know this process by the address: not within its host or link only.
+/// Returns true if the address is valid beyond its host and link.
 fn is_public(ip: &IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => {
@@ -20,7 +21,8 @@ fn is_public(ip: &IpAddr) -> bool {
     }
 }
 
-/// The addresses for which there is no room: a peer asks at all of them at once, which takes a descriptor each.
+/// The addresses for which there is no room: a peer asks at all of them at once, which takes a
+/// descriptor each.
 pub(super) fn left_out(own: &[IpAddr]) -> impl Iterator<Item = &IpAddr> {
     own.iter().filter(|ip| is_public(ip)).skip(MOST)
 }

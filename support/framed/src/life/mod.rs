@@ -1,15 +1,17 @@
-//! Whether peers live: devices do not say when one has died.
+//! Liveness checks of peers: devices do not say when one has died.
 //!
-//! Every process listens on a TCP socket, its *life line*, and accepts nothing for good: the kernel answers whoever
-//! connects, even while the process computes for hours, and refuses when the process has ended. Of a peer that has
-//! been silent for the device's `DETECT` setting this process asks its kernel so.
+//! Every process listens on a TCP socket, its *life line*, and accepts nothing for good: the kernel
+//! answers whoever connects, even while the process computes for hours, and refuses when the
+//! process has ended. Of a peer that has been silent for the device's `DETECT` setting this process
+//! asks its kernel so.
 //!
-//! A verdict of death needs every address of the peer to refuse: one that does not answer may be the one that would.
-//! Processes that share a network namespace ask by the loopback address. Of others, addresses that this host has, too
-//! (a bridge of containers has the same one everywhere), are not asked: they lead back here.
+//! A verdict of death needs every address of the peer to refuse: one that does not answer may be
+//! the one that would. Processes that share a network namespace ask by the loopback address. Of
+//! others, addresses that this host has, too (a bridge of containers has the same one everywhere),
+//! are not asked: they lead back here.
 //!
-//! A child that the process has forked, and that has not called `exec`, holds the line, and the dead parent is taken
-//! to live. So is one whose port another process has got since.
+//! A child that the process has forked, and that has not called `exec`, holds the line, and the
+//! dead parent is taken to live. So is one whose port another process has got since.
 
 use core::time::Duration;
 use std::io;
@@ -26,18 +28,18 @@ mod tests;
 
 use schedule::Schedule;
 
-/// How long a probe waits for an answer.
+/// Time that a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How soon a probe is looked at; the pause doubles up to the greatest.
+/// First pause between two looks at a probe; the pause doubles up to the greatest.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
-/// How often connections of those who ask are closed, and how many at a time.
+/// Time between two closings of probers' connections, and how many are closed at a time.
 const CLEAN: Duration = Duration::from_millis(100);
 const CLEAN_MOST: usize = 64;
 /// Connections that the kernel may keep until then.
 const BACKLOG: i32 = 1024;
 
-/// What a probe has told.
+/// The outcome of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
     /// The process lives.
@@ -79,8 +81,8 @@ pub struct Life {
 }
 
 impl Life {
-    /// Listens at any address. `own` are the addresses of this host, `detect` how long a peer may be silent before it
-    /// is asked after (zero: for ever).
+    /// Listens at any address. `own` are the addresses of this host, `detect` how long a peer may
+    /// be silent before it is asked after (zero: for ever).
     ///
     /// # Errors
     /// Of socket, bind and listen.
@@ -108,13 +110,13 @@ impl Life {
         })
     }
 
-    /// Where this process can be asked after: for its card.
+    /// Returns the endpoints that answer probes of this process, for its card.
     pub fn endpoints(&self) -> Vec<u8> {
         endpoints::emit(self.port, &self.own)
     }
 
-    /// Begins to watch the peer of a VC. `endpoints` are from its card; `near` says that it shares the network
-    /// namespace of this process. False if it cannot be asked after.
+    /// Begins to watch the peer of a VC. `endpoints` are from its card; `near` says that it shares
+    /// the network namespace of this process. False if it cannot be asked after.
     pub fn watch(&mut self, vc: VcId, endpoints: &[u8], near: bool, now: Time) -> bool {
         let Some((port, ips)) = endpoints::parse(endpoints) else { return false };
         let lines: Box<[SocketAddr]> = if near {
@@ -150,7 +152,7 @@ impl Life {
         self.schedule.heard(vc, now);
     }
 
-    /// Whether something is expected of the peer: then it is asked after before others.
+    /// Notes whether something is expected of the peer: then it is probed before others.
     #[inline]
     pub fn owes(&mut self, vc: VcId, owes: bool) {
         self.schedule.owes(vc, owes);
@@ -178,7 +180,8 @@ impl Life {
             match self.listener.accept() {
                 Ok(asked) => drop(asked),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // None waits, or this one has gone, or there is no descriptor for it: the kernel answers all the same.
+                // None waits, or this one has gone, or there is no descriptor for it: the kernel
+                // answers all the same.
                 Err(_) => return,
             }
         }
@@ -199,7 +202,7 @@ impl Life {
         });
     }
 
-    /// When [`Life::poll`] has something to do.
+    /// Returns the time when [`Life::poll`] has something to do.
     pub fn deadline(&self) -> Option<Time> {
         let probes = self.probes.iter().map(|p| p.look.min(p.until));
         let next = probes.min().unwrap_or(Time::NEVER).min(self.schedule.deadline());
@@ -208,7 +211,7 @@ impl Life {
 }
 
 impl Probe {
-    /// What is known now; `None` if an answer may come yet.
+    /// Returns the verdict as of now; `None` if an answer may still come.
     fn verdict(&mut self, now: Time) -> Option<Verdict> {
         for line in &mut self.lines {
             let Line::Waiting(socket) = line else { continue };
@@ -228,7 +231,7 @@ impl Probe {
     }
 }
 
-/// What an error says of a process: only a refusal is an answer.
+/// Classifies an error of a probe: only a refusal is an answer.
 fn judge(e: &io::Error) -> Line {
     if e.kind() == io::ErrorKind::ConnectionRefused { Line::Refused } else { Line::Unknown }
 }

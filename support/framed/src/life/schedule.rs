@@ -1,4 +1,4 @@
-//! Which peer is to be probed, and when: no sockets, no clock.
+//! The schedule of probes: which peer, and when. No sockets, no clock.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ pub(super) const SPACING: Duration = Duration::from_millis(50);
 /// Longest pause after a probe that told nothing.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of a peer.
+/// The state of a watched peer.
 #[derive(Debug)]
 struct Watch {
     /// The last sign of life.
@@ -27,7 +27,7 @@ struct Watch {
     probing: bool,
 }
 
-/// Who is watched. Those who owe something are probed first, the others in turn.
+/// The watched peers. Those that owe something are probed first, the others in turn.
 #[derive(Debug)]
 pub(super) struct Schedule {
     /// Silence that is no cause to doubt; zero: nobody is probed.
@@ -78,14 +78,15 @@ impl Schedule {
         }
     }
 
-    /// Whose probe begins now.
+    /// Returns the peer whose probe begins now.
     pub(super) fn due(&mut self, now: Time) -> Option<VcId> {
         if now < self.next || now < self.spaced {
             return None;
         }
         let detect = self.detect;
         let doubted = |w: &Watch| (w.heard + detect).max(w.not_before);
-        // Who owes before who does not; of the former the most silent one, of the latter the next in turn.
+        // Who owes before who does not; of the former the most silent one, of the latter the next
+        // in turn.
         let rank = |vc: VcId, w: &Watch| match w.owes {
             true => (0, w.heard.0),
             false => (1, (vc.index().wrapping_sub(self.turn).wrapping_sub(1)) as u64),
@@ -112,7 +113,7 @@ impl Schedule {
         chosen
     }
 
-    /// What came of a probe.
+    /// Notes the outcome of a probe.
     pub(super) fn verdict(&mut self, vc: VcId, verdict: Verdict, now: Time) {
         let detect = self.detect;
         let Some(w) = self.watches.get_mut(vc) else { return };
@@ -132,7 +133,7 @@ impl Schedule {
         self.next = self.next.min((w.heard + detect).max(w.not_before));
     }
 
-    /// When the next probe may be due.
+    /// Returns the time when the next probe may be due.
     pub(super) fn deadline(&self) -> Time {
         if self.next == Time::NEVER { Time::NEVER } else { self.next.max(self.spaced) }
     }
