@@ -45,6 +45,15 @@ pub(crate) struct Stalled {
     pub(crate) len: usize,
 }
 
+/// A value for each direction of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Duplex<T> {
+    /// For frames to the peer.
+    out: T,
+    /// For frames from the peer.
+    inc: T,
+}
+
 /// The open connection of a VC: its windows and counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
@@ -57,8 +66,7 @@ pub(crate) struct Open {
     /// Units that may be on their way.
     window: u32,
     /// Least units that a frame takes of the peer's window, and of this side's; see [`cost`].
-    cost_out: u32,
-    cost_in: u32,
+    cost: Duplex<u32>,
     /// Units that were sent, and that the peer has given back.
     sent: u32,
     returned: u32,
@@ -68,10 +76,9 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
-    /// First halves of the last bodies as long as a header that went, and came. Nearly all are
-    /// headers; of others both sides take the same.
-    lone_out: Half,
-    lone_in: Half,
+    /// First halves of the last bodies as long as a header. Nearly all are headers; of others both
+    /// sides take the same.
+    lone: Duplex<Half>,
     /// True if frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) doubts: bool,
     /// True if the peer has asked so.
@@ -109,16 +116,14 @@ impl Open {
             theirs,
             frame: frame.min((window as usize / 4 * UNIT).saturating_sub(1)),
             window,
-            cost_out: 0,
-            cost_in: 0,
+            cost: Duplex::default(),
             sent: 0,
             returned: 0,
             taken: 0,
             told: 0,
             next_out: 0,
             next_in: 0,
-            lone_out: [0; 2],
-            lone_in: [0; 2],
+            lone: Duplex::default(),
             doubts: false,
             asked: false,
             refused_since: Time::NEVER,
@@ -128,14 +133,14 @@ impl Open {
     /// Returns the connection with frames that take more than their bytes, of the peer's window and
     /// of this side's.
     pub(crate) fn costing(self, cost_out: u32, cost_in: u32) -> Open {
-        Open { cost_out, cost_in, ..self }
+        Open { cost: Duplex { out: cost_out, inc: cost_in }, ..self }
     }
 
     /// Returns the length of the longest frame that the peer's window has room for now.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let left = self.window - self.sent.wrapping_sub(self.returned);
-        if left < self.cost_out {
+        if left < self.cost.out {
             return 0;
         }
         (left as usize * UNIT).saturating_sub(1).min(self.frame)
@@ -156,7 +161,7 @@ impl Open {
     #[inline]
     pub(crate) fn shorten(&self, hdr: &Header) -> Option<Half> {
         let [first, second] = halves(hdr);
-        (first == self.lone_out).then_some(second)
+        (first == self.lone.out).then_some(second)
     }
 
     /// The next SHORT frame, with this body.
@@ -172,7 +177,7 @@ impl Open {
     /// Notes that a header has gone alone in a frame.
     #[inline]
     pub(crate) fn lone_sent(&mut self, hdr: &Header) {
-        [self.lone_out, _] = halves(hdr);
+        [self.lone.out, _] = halves(hdr);
     }
 
     /// The header of another frame.
@@ -189,7 +194,7 @@ impl Open {
     /// Counts a sent DATA or SHORT frame of so many bytes.
     #[inline]
     pub(crate) fn data_sent(&mut self, bytes: usize) {
-        self.sent = self.sent.wrapping_add(units(bytes).max(self.cost_out));
+        self.sent = self.sent.wrapping_add(units(bytes).max(self.cost.out));
         self.next_out = self.next_out.wrapping_add(1);
         self.told = self.taken;
     }
@@ -244,7 +249,7 @@ impl Open {
             return Err(Wrong::Gap);
         }
         self.next_in = seq.wrapping_add(1);
-        self.taken = self.taken.wrapping_add(units(bytes).max(self.cost_in));
+        self.taken = self.taken.wrapping_add(units(bytes).max(self.cost.inc));
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
     }
 
@@ -261,7 +266,7 @@ impl Open {
         if body.len() == HDR_LEN
             && let Some(first) = half(body)
         {
-            self.lone_in = first;
+            self.lone.inc = first;
             return Ok(half(body.skip(HDR_LEN / 2)));
         }
         Ok(None)
@@ -270,7 +275,7 @@ impl Open {
     /// The first half of the last body as long as a header.
     #[inline]
     pub(crate) fn lone_in(&self) -> Half {
-        self.lone_in
+        self.lone.inc
     }
 
     /// Returns true if a CREDIT is due: it tells the peer what this side has taken, for lack of a
