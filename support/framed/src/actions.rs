@@ -12,10 +12,9 @@ use netmod_connection::RejectReason;
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
-use crate::ending::Ending;
 use crate::life::{Life, Verdict};
-use crate::link::{Link, Open, cost};
-use crate::netmod::{FrameNetmod, Out};
+use crate::link::{FrameVc, Open, cost};
+use crate::netmod::{Ending, FrameNetmod, Out};
 use crate::turn::Turn;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
@@ -100,7 +99,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Action::Terminated { vc } => {
-                if let Some(error) = self.links.get(vc).and_then(Link::left_in_doubt) {
+                if let Some(error) = self.links.get(vc).and_then(FrameVc::left_in_doubt) {
                     return self.down(core, vc, error);
                 }
                 self.close_one(core, vc);
@@ -127,7 +126,7 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Where frames of a connection go that is open, and was made by this dial.
     fn open_dest(&self, to: To) -> Option<Dest> {
-        let of = |l: &Link| l.open.filter(|_| l.via == to).map(|o| o.dest);
+        let of = |l: &FrameVc| l.open.filter(|_| l.via == to).map(|o| o.dest);
         match to {
             To::Vc(vc) => of(self.links.get(vc)?),
             To::Stranger(_) => self.links.iter().find_map(|(_, l)| of(l)),
@@ -137,7 +136,7 @@ impl<D: Device> FrameNetmod<D> {
     fn control(&mut self, core: &mut Core, to: To, kind: Kind, slot: Slot) {
         let ours = self.links.iter().find_map(|(vc, l)| {
             let open = l.open.filter(|o| o.header().slot == slot && l.via == to)?;
-            Some((vc, open, l.gone))
+            Some((vc, open, l.life.gone))
         });
         let promised = || self.links.iter().find_map(|(_, l)| l.ends.promised_to(slot));
         let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
@@ -224,7 +223,7 @@ impl<D: Device> FrameNetmod<D> {
         match sent {
             Ok(()) => {
                 if let Some(l) = out.vc.and_then(|vc| self.links.get_mut(vc)) {
-                    l.in_flight += 1;
+                    l.traffic.in_flight += 1;
                 }
             }
             Err(_) => port.give_back(buffer),
@@ -261,7 +260,7 @@ impl<D: Device> FrameNetmod<D> {
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
         // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
-        (l.down, l.gone) = (None, false);
+        (l.down, l.life.gone) = (None, false);
         let window = u32::from(peer.window);
         let open = Open::new(dest, peer.slot, frame, window);
         l.open = Some(if D::WHOLE_BUFFERS {
@@ -269,13 +268,13 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             open
         });
-        (l.via, l.turn) = (to, turn);
-        (l.doubt, l.unread) = (None, false);
+        (l.via, l.traffic.turn) = (to, turn);
+        (l.doubt, l.life.unread) = (None, false);
         core.reset_receive(vc);
         if let Some(v) = core.vcs.get_mut(vc) {
             v.stats.connects += 1;
         }
-        l.heard = self.now;
+        l.life.heard = self.now;
         self.pending.push_back(Event::Up { vc });
         self.watch(vc);
         self.wanting.add(vc);
@@ -289,9 +288,9 @@ impl<D: Device> FrameNetmod<D> {
         }
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        (l.turn, self.awaited) = (None, None);
+        (l.traffic.turn, self.awaited) = (None, None);
         let open = l.open.take();
-        l.unread = open.is_some_and(|open| !open.is_idle());
+        l.life.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
             && let Some(port) = self.ports.get_mut(open.dest.port)
         {
@@ -309,7 +308,7 @@ impl<D: Device> FrameNetmod<D> {
             // Of a message that has begun to come the rest never will.
             in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0
         });
-        open || l.queue.is_within() || l.transfers > 0 || l.stalled.is_some()
+        open || l.queue.is_within() || l.traffic.transfers > 0 || l.stalled.is_some()
     }
 
     /// The VC is of no use any more, as this side has found: its peer is told.
@@ -323,7 +322,7 @@ impl<D: Device> FrameNetmod<D> {
     /// The peer has died: nothing is said to it, and nothing waits for it.
     pub(crate) fn bury(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         if let Some(l) = self.links.get_mut(vc) {
-            l.gone = true;
+            l.life.gone = true;
         }
         self.outbox.retain(|o| o.vc != Some(vc));
         self.fail(core, vc, error);
@@ -355,7 +354,7 @@ impl<D: Device> FrameNetmod<D> {
                 && let Some(port) = self.ports.get_mut(open.dest.port)
             {
                 stalled.into_iter().for_each(|stalled| port.give_back(stalled.buffer));
-                if l.gone {
+                if l.life.gone {
                     port.bury_end(open.dest.addr);
                 }
             }
@@ -415,11 +414,11 @@ impl<D: Device> FrameNetmod<D> {
         self.next_check = self.now + CHECK;
         let limit = self.settings.connect_timeout;
         // Whether a peer that is waited for lives is asked elsewhere.
-        let waits = |l: &Link| {
+        let waits = |l: &FrameVc| {
             l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
         };
         let refused = |o: Open| o.refused_since != Time::NEVER && self.now.since(o.refused_since) > limit;
-        let late = |l: &Link| l.open.is_some_and(refused) && !waits(l);
+        let late = |l: &FrameVc| l.open.is_some_and(refused) && !waits(l);
         let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
         for (vc, peer) in found {
             let Words { what, again, .. } = D::WORDS;
@@ -454,7 +453,7 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn ask_after(&mut self, vc: VcId) {
         let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_none() && l.down.is_none()) else { return };
-        l.wanted_until = self.now + WANTED;
+        l.life.wanted_until = self.now + WANTED;
         if self.life.as_ref().is_some_and(|life| !life.is_watching(vc)) {
             self.watch(vc);
         }
@@ -468,7 +467,7 @@ impl<D: Device> FrameNetmod<D> {
     fn tell_life(&mut self) {
         let Some(life) = &mut self.life else { return };
         for (vc, l) in self.links.iter().filter(|(_, l)| l.open.is_some()) {
-            life.heard(vc, l.heard);
+            life.heard(vc, l.life.heard);
             life.owes(vc, l.is_owed());
         }
     }
@@ -481,7 +480,7 @@ impl<D: Device> FrameNetmod<D> {
         for (vc, verdict) in std::mem::take(&mut self.verdicts) {
             let Some(l) = self.links.get(vc) else { continue };
             let peer = l.peer;
-            if l.open.is_none() && self.now > l.wanted_until {
+            if l.open.is_none() && self.now > l.life.wanted_until {
                 // Nobody waits for it any more.
                 if let Some(life) = &mut self.life {
                     life.unwatch(vc);

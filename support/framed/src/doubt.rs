@@ -9,12 +9,13 @@
 
 use std::time::Duration;
 
-use netmod_core::{Core, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, VcError, VcErrorKind, VcId};
 
 use crate::conn::Manager;
 use crate::device::{Device, Word};
 use crate::life::Verdict;
-use crate::link::Link;
+use crate::link::FrameVc;
+use crate::loss_probe::{LossProbe, SuspectPort};
 use crate::netmod::{FrameNetmod, Out};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 
@@ -31,44 +32,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// For so long a peer that owes something may be silent before it is asked.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// A connection that is in doubt, or whose peer is silent.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking {
-    /// Frames may be lost.
-    doubts: bool,
-    /// What the peer has said later settles it.
-    since: Time,
-    /// When it is asked again.
-    again: Time,
-    pause: Duration,
-}
-
-impl Asking {
-    /// Whether nothing has settled it, if the peer was heard of then for the last time. Whatever it has said since is behind what was lost,
-    /// and tells of it by its numbers.
-    fn is_open(&self, heard: Time) -> bool {
-        heard <= self.since
-    }
-
-    /// Whether frames may be lost, as far as is known.
-    pub(crate) fn is_doubt(&self, heard: Time) -> bool {
-        self.doubts && self.is_open(heard)
-    }
-}
-
-/// A port that may have lost frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doubt {
-    port: usize,
-    /// A transfer may have failed without saying which.
-    transfers: bool,
-}
-
 impl<D: Device> FrameNetmod<D> {
     /// A port may have lost frames. That is looked into once in a while: a broken provider says so without end.
     #[cold]
     pub(crate) fn doubt(&mut self, port: usize, transfers: bool) {
-        let doubt = Doubt { port, transfers };
+        let doubt = SuspectPort { port, transfers };
         if !self.doubts.contains(&doubt) {
             self.doubts.push(doubt);
         }
@@ -78,11 +46,11 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn look_into_doubts(&mut self, core: &mut Core) {
         let now = self.now;
         let doubts = std::mem::take(&mut self.doubts);
-        let is = |l: &Link, d: &Doubt| l.open.is_some_and(|o| o.dest.port == d.port);
-        let silent = |vc: VcId, l: &Link| {
+        let is = |l: &FrameVc, d: &SuspectPort| l.open.is_some_and(|o| o.dest.port == d.port);
+        let silent = |vc: VcId, l: &FrameVc| {
             let rest =
                 || core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
-            l.open.is_some() && now.since(l.heard) > SILENCE && (l.is_owed() || rest())
+            l.open.is_some() && now.since(l.life.heard) > SILENCE && (l.is_owed() || rest())
         };
         let concerned = self
             .links
@@ -91,22 +59,22 @@ impl<D: Device> FrameNetmod<D> {
         let concerned: Vec<VcId> = concerned.map(|(vc, _)| vc).collect();
         for vc in concerned {
             let Some(l) = self.links.get_mut(vc) else { continue };
-            if l.transfers > 0 && doubts.iter().any(|d| d.transfers && is(l, d)) {
+            if l.traffic.transfers > 0 && doubts.iter().any(|d| d.transfers && is(l, d)) {
                 let peer = Some(l.peer);
                 let text = format!("a one-sided transfer failed, and {} does not say which", D::WORDS.what);
                 self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
                 continue;
             }
             if doubts.iter().any(|d| is(l, d)) {
-                l.doubt = Some(Box::new(Asking { doubts: true, since: now, again: now, pause: PAUSE }));
+                l.doubt = Some(Box::new(LossProbe { doubts: true, since: now, again: now, pause: PAUSE }));
             } else if l.doubt.is_none() {
-                l.doubt = Some(Box::new(Asking { doubts: false, since: now, again: now, pause: PAUSE }));
+                l.doubt = Some(Box::new(LossProbe { doubts: false, since: now, again: now, pause: PAUSE }));
             }
             let (Some(doubt), Some(open)) = (&mut l.doubt, &mut l.open) else {
                 l.doubt = None;
                 continue;
             };
-            if !doubt.is_open(l.heard) {
+            if !doubt.is_open(l.life.heard) {
                 l.doubt = None;
             } else if now >= doubt.again {
                 doubt.again = now + doubt.pause;
@@ -153,7 +121,8 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn say_later(&mut self, vc: VcId, port: usize, word: &Word) {
         let Some(l) = self.links.get(vc) else { return };
-        let Some(header) = FrameHeader::parse(&word.frame).filter(|h| h.seq < SAID_MOST && !l.gone) else {
+        let Some(header) = FrameHeader::parse(&word.frame).filter(|h| h.seq < SAID_MOST && !l.life.gone)
+        else {
             return;
         };
         let bytes = FrameHeader { seq: header.seq + 1, ..header }.to_bytes().to_vec();

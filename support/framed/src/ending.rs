@@ -5,22 +5,12 @@ use std::time::Duration;
 use netmod_core::{Core, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port};
-use crate::netmod::FrameNetmod;
+use crate::netmod::{Ending, FrameNetmod};
 
 /// How long `finalize` waits for peers: longer than connections wait for the answer to their FIN, so that RESET still goes out.
 const PARTING: Duration = Duration::from_secs(3);
 /// How often a process that ends looks whether its last words are out.
 const LAST_LOOKS: usize = 1000;
-
-/// How far `finalize` has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    No,
-    Until(Time),
-    /// The process has given it up without a word to its peers.
-    Abandoned,
-    Over,
-}
 
 impl<D: Device> FrameNetmod<D> {
     /// Ends all connections, in order and for a while; then closes everything.

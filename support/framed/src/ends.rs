@@ -7,8 +7,7 @@ use netmod_core::VcId;
 
 use crate::book::Dest;
 use crate::conn::{LocalTerms, Offer, To};
-use crate::device::{Device, NewEnd, Port};
-use crate::netmod::FrameNetmod;
+use crate::device::{NewEnd, Port};
 use crate::wire::Slot;
 
 /// An end that the device has made.
@@ -138,7 +137,7 @@ impl Ends {
     ///
     /// # Errors
     /// What the device says.
-    fn opened<P: Port>(
+    pub(crate) fn opened<P: Port>(
         &mut self,
         ports: &mut [P],
         leaving: &mut Leaving,
@@ -173,12 +172,4 @@ fn make<P: Port>(
         says,
         theirs: None,
     }))
-}
-
-impl<D: Device> FrameNetmod<D> {
-    /// Where the frames of a connection go that was made.
-    pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
-        let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
-        Ok(l.ends.opened(&mut self.ports, &mut self.leaving, to, theirs)?.unwrap_or(dest))
-    }
 }

@@ -15,6 +15,7 @@ mod ending;
 mod ends;
 pub mod life;
 mod link;
+mod loss_probe;
 pub mod memory;
 mod netmod;
 mod recv;
@@ -22,7 +23,10 @@ mod rma;
 mod send;
 mod stage;
 mod sys;
+mod token;
+mod transfers;
 mod turn;
+mod vc_life;
 pub mod wire;
 
 pub use netmod::{FrameNetmod, FrameStats};

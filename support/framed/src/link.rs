@@ -8,8 +8,8 @@ use netmod_core::{
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Way;
-use crate::doubt::Asking;
 use crate::ends::Ends;
+use crate::loss_probe::LossProbe;
 use crate::turn::{Counts, Turn};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, units};
 
@@ -286,12 +286,9 @@ impl Open {
     }
 }
 
-/// The netmod's part of a VC.
-#[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) peer: PeerName,
-    /// The route to it, by its card.
-    pub(crate) way: Option<Way>,
+/// The signs of life of a VC's peer.
+#[derive(Debug, Default)]
+pub(crate) struct PeerLife {
     /// The process has ended: nothing is sent to it.
     pub(crate) gone: bool,
     /// Time until which somebody waits for it, connected or not.
@@ -301,8 +298,31 @@ pub(crate) struct Link {
     /// The last connection has ended with frames of which the peer had not said that it has taken
     /// them.
     pub(crate) unread: bool,
+}
+
+/// The frames and transfers of a VC that are in flight, and when it sends.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// Number of the poll in or after which something was sent last.
+    pub(crate) sent_in: u32,
+    /// Frames in the port's buffers that have not left.
+    pub(crate) in_flight: u32,
+    /// One-sided transfers under way.
+    pub(crate) transfers: u32,
+    /// Reply back-off of the open connection, if polls disturb the sender.
+    pub(crate) turn: Option<Box<Turn>>,
+}
+
+/// The netmod's part of a VC.
+#[derive(Debug)]
+pub(crate) struct FrameVc {
+    pub(crate) peer: PeerName,
+    pub(crate) life: PeerLife,
+    pub(crate) traffic: Traffic,
+    /// The route to it, by its card.
+    pub(crate) way: Option<Way>,
     /// Frames of the connection may be lost.
-    pub(crate) doubt: Option<Box<Asking>>,
+    pub(crate) doubt: Option<Box<LossProbe>>,
     /// The destination of dials, once there was one.
     pub(crate) dial: Option<Dest>,
     pub(crate) ends: Ends,
@@ -319,25 +339,15 @@ pub(crate) struct Link {
     /// A frame that the device would not take yet, or, if the VC is ready, one that is being
     /// filled.
     pub(crate) stalled: Option<Stalled>,
-    /// Number of the poll in or after which something was sent last.
-    pub(crate) sent_in: u32,
-    /// Frames in the port's buffers that have not left.
-    pub(crate) in_flight: u32,
-    /// One-sided transfers under way.
-    pub(crate) transfers: u32,
-    /// Reply back-off of the open connection, if polls disturb the sender.
-    pub(crate) turn: Option<Box<Turn>>,
 }
 
-impl Link {
-    pub(crate) fn new(vc: VcId, peer: PeerName) -> Link {
-        Link {
+impl FrameVc {
+    pub(crate) fn new(vc: VcId, peer: PeerName) -> FrameVc {
+        FrameVc {
             peer,
+            life: PeerLife::default(),
+            traffic: Traffic::default(),
             way: None,
-            gone: false,
-            wanted_until: Time::ZERO,
-            heard: Time::ZERO,
-            unread: false,
             doubt: None,
             dial: None,
             ends: Ends::default(),
@@ -349,10 +359,6 @@ impl Link {
             down: None,
             queue: SendQueue::default(),
             stalled: None,
-            sent_in: 0,
-            in_flight: 0,
-            transfers: 0,
-            turn: None,
         }
     }
 
@@ -360,13 +366,14 @@ impl Link {
     /// not said since how many there were.
     pub(crate) fn left_in_doubt(&self) -> Option<VcError> {
         let text = "frames may be lost, and the process has not said how many there were; did it, or its host, fail?";
-        let doubtful = self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_doubt(self.heard));
+        let doubtful =
+            self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_doubt(self.life.heard));
         doubtful.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
     }
 
     /// Returns true if the peer owes something: room in its window, or the end of a transfer.
     pub(crate) fn is_owed(&self) -> bool {
-        self.transfers > 0 || self.in_flight > 0 || self.open.is_some_and(|o| !o.is_idle())
+        self.traffic.transfers > 0 || self.traffic.in_flight > 0 || self.open.is_some_and(|o| !o.is_idle())
     }
 }
 

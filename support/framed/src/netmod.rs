@@ -8,21 +8,20 @@ use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, Module, Netmod, PeerName, PollOrder, Pollers, Refusal,
-    RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
-    VcId, VcLife, WorkList, port_group,
+    Events, Finalize, GroupId, Header, Message, Module, Netmod, PeerName, PollOrder, Pollers, RemoteGroup,
+    ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
+    WorkList, port_group,
 };
 
 use crate::book::{Book, Dest};
 use crate::conn::{Action, Manager, Params};
 use crate::device::{Device, Done, Opened, Port, Settings};
-use crate::doubt::Doubt;
-use crate::ending::Ending;
 use crate::ends::Leaving;
 use crate::life::{Life, Verdict};
-use crate::link::Link;
-use crate::rma::Transfers;
+use crate::link::FrameVc;
+use crate::loss_probe::SuspectPort;
 use crate::sys::{self, Waiter};
+use crate::transfers::Transfers;
 use crate::wire::UNIT;
 
 /// How often an idle process looks although nothing was heard of: devices work only when they are called.
@@ -62,6 +61,16 @@ pub(crate) struct Out {
     pub(crate) since: Time,
 }
 
+/// The progress of `finalize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    No,
+    Until(Time),
+    /// The process has given it up without a word to its peers.
+    Abandoned,
+    Over,
+}
+
 /// The netmod of one process.
 #[derive(Debug)]
 pub struct FrameNetmod<D: Device> {
@@ -71,7 +80,7 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) ports: Vec<D::Port>,
     pub(crate) manager: Manager,
     pub(crate) actions: Vec<Action>,
-    pub(crate) links: SideTable<Link, VcKind>,
+    pub(crate) links: SideTable<FrameVc, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
     pub(crate) book: Book,
     pub(crate) leaving: Leaving,
@@ -84,7 +93,7 @@ pub struct FrameNetmod<D: Device> {
     /// Last words that the device has failed to send.
     pub(crate) unsaid: Vec<Out>,
     /// What is to be looked into.
-    pub(crate) doubts: Vec<Doubt>,
+    pub(crate) doubts: Vec<SuspectPort>,
     /// VCs that a poll must see to.
     pub(crate) wanting: WorkList,
     /// VCs with a frame that is being filled.
@@ -182,7 +191,7 @@ impl<D: Device> FrameNetmod<D> {
         FrameStats { oddities: odd.sum(), ..self.stats }
     }
 
-    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
+    pub(crate) fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
         let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
         let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
         let way = own.way_to(card).map_err(wrong)?;
@@ -201,7 +210,7 @@ impl<D: Device> FrameNetmod<D> {
         Ok(())
     }
 
-    fn init(
+    pub(crate) fn init(
         &mut self,
         core: &mut Core,
         vc: VcId,
@@ -212,7 +221,7 @@ impl<D: Device> FrameNetmod<D> {
         if self.by_peer.contains_key(&peer) {
             return Err(VcError::new(VcErrorKind::Aborted, Some(peer), "it has a VC already"));
         }
-        self.links.insert(vc, Link::new(vc, peer));
+        self.links.insert(vc, FrameVc::new(vc, peer));
         if let Some(card) = card
             && let Err(e) = self.take_card(vc, peer, card)
         {
@@ -227,104 +236,6 @@ impl<D: Device> FrameNetmod<D> {
 
 /// Of polls that have found something one in so many does all it has to do, or one in which there is something to tell or to answer.
 const PUT_OFF: u32 = 8;
-
-impl<D: Device> VcLife for FrameNetmod<D> {
-    fn vc_init(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        peer: PeerName,
-        card: Option<&Card>,
-    ) -> Result<(), VcError> {
-        self.init(core, vc, peer, card, Purpose::Vc)
-    }
-
-    fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
-        match card.and_then(|c| self.take_card(vc, peer, c)) {
-            Ok(()) => self.pump(core, vc),
-            // It was wanted for asking after the peer only.
-            Err(e) if self.links.get(vc).is_some_and(|l| l.open.is_some()) => {
-                tracing::info!(%e, "no card of a connected peer: its death may go unnoticed");
-            }
-            Err(e) => self.fail(core, vc, e),
-        }
-    }
-
-    fn refuse_peer(&mut self, peer: PeerName, why: Refusal) {
-        self.manage_later(|m, env| m.refuse(&peer, why, env));
-    }
-
-    fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
-        let error = VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed");
-        if self.ending == Ending::Over {
-            // There is no port any more by which anything could be closed.
-            if let Some(mut l) = self.links.remove(vc) {
-                l.queue.fail(core, &error);
-            }
-            self.by_peer.remove(&peer);
-            core.reset_receive(vc);
-            return;
-        }
-        self.drop_link(core, vc, &error);
-        self.manage(core, |m, env| m.remove(vc, env));
-        self.pending.retain(|ev| !concerns(ev, vc));
-        if let Some(l) = self.links.get_mut(vc) {
-            l.ends.close(&mut self.leaving);
-        }
-        self.unsaid.retain(|word| word.vc != Some(vc));
-        if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
-            self.book.release(dest);
-        }
-        self.links.remove(vc);
-        if let Some(life) = &mut self.life {
-            life.unwatch(vc);
-        }
-        self.by_peer.remove(&peer);
-        core.reset_receive(vc);
-    }
-
-    fn vc_terminate(&mut self, core: &mut Core, vc: VcId, _now: Time) {
-        let Some(l) = self.links.get_mut(vc) else { return };
-        l.ready = false;
-        if l.down.take().is_some() {
-            self.manage(core, |m, _| m.revive(vc));
-            self.pending.push_back(Event::Terminated { vc });
-            return;
-        }
-        l.terminating = true;
-        self.pump(core, vc);
-    }
-
-    fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
-        if error.kind() == VcErrorKind::Dead {
-            self.bury(core, vc, error);
-        } else {
-            self.fail(core, vc, error);
-        }
-    }
-
-    fn watch_peer(&mut self, _core: &mut Core, vc: VcId, now: Time) -> bool {
-        self.now = now;
-        self.ask_after(vc);
-        true
-    }
-
-    fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
-        let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return Ok(()) };
-        if let Some(card) = card {
-            self.take_card(vc, peer, card)?;
-        }
-        if let Some(l) = self.links.get_mut(vc)
-            && l.down.take().is_some()
-        {
-            l.gone = false;
-            self.manage(core, |m, _| m.revive(vc));
-        }
-        Ok(())
-    }
-}
 
 impl<D: Device> DynamicProcesses for FrameNetmod<D> {
     fn connect_to_root(
@@ -488,7 +399,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
 
     #[inline]
     fn release(&mut self, buf: RxBuf) {
-        let (port, buffer) = crate::recv::untoken(buf.token());
+        let (port, buffer) = crate::token::untoken(buf.token());
         if let Some(port) = self.ports.get_mut(port) {
             port.release(buffer);
         }
@@ -593,28 +504,13 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
         format!(
             "{state}{ending}, {} messages queued, {} frames and {} transfers under way{refused}",
             l.queue.len(),
-            l.in_flight,
-            l.transfers
+            l.traffic.in_flight,
+            l.traffic.transfers
         )
     }
 
     fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
         false
-    }
-}
-
-/// Whether an event is of a VC.
-fn concerns(ev: &Event, vc: VcId) -> bool {
-    match ev {
-        Event::Rx { vc: v, .. }
-        | Event::Header { vc: v, .. }
-        | Event::RecvDone { vc: v }
-        | Event::Up { vc: v }
-        | Event::Terminated { vc: v }
-        | Event::Down { vc: v, .. }
-        | Event::NeedCard { vc: v }
-        | Event::RmaDone { vc: v, .. } => *v == vc,
-        Event::NewPeer { .. } | Event::PortPeer { .. } => false,
     }
 }
 

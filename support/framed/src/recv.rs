@@ -7,22 +7,11 @@ use netmod_core::{Core, Events, VcError, VcErrorKind, VcId};
 use crate::device::{Device, Done, Port, Words};
 use crate::link::Wrong;
 use crate::netmod::FrameNetmod;
+use crate::token::token;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
 /// Looks for an answer in one poll, at a device's only port, where ranks take turns.
 const LOOKS: u32 = 8;
-
-/// Returns the token of a lent buffer.
-#[inline]
-fn token(port: usize, buffer: u32) -> u64 {
-    (port as u64) << 32 | u64::from(buffer)
-}
-
-/// Port and buffer of a token.
-#[inline]
-pub(crate) fn untoken(token: u64) -> (usize, u32) {
-    ((token >> 32) as usize, token as u32)
-}
 
 impl<D: Device> FrameNetmod<D> {
     /// Takes what has come, as far as the batch has room.
@@ -77,7 +66,7 @@ impl<D: Device> FrameNetmod<D> {
 
     #[inline(never)]
     fn wait_for_answer(&mut self, vc: VcId) {
-        if let Some(turn) = self.links.get_mut(vc).and_then(|l| l.turn.as_mut()) {
+        if let Some(turn) = self.links.get_mut(vc).and_then(|l| l.traffic.turn.as_mut()) {
             turn.wait();
         }
     }
@@ -159,7 +148,7 @@ impl<D: Device> FrameNetmod<D> {
     #[inline]
     fn sent(&mut self, core: &mut Core, vc: VcId, events: &mut Events) {
         let Some(l) = self.links.get_mut(vc) else { return };
-        l.in_flight = l.in_flight.saturating_sub(1);
+        l.traffic.in_flight = l.traffic.in_flight.saturating_sub(1);
         if !l.ready {
             events.note_progress();
             self.pump(core, vc);
@@ -174,7 +163,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         // It may have been FIN_ACK, by whose count the peer would have told that something is
         // missing.
-        if l.open.is_some() || l.unread {
+        if l.open.is_some() || l.life.unread {
             self.broken(core, vc, why);
         } else {
             self.manage(core, |m, env| m.dial_failed(vc, why, env));
@@ -219,7 +208,7 @@ impl<D: Device> FrameNetmod<D> {
         let now = self.now;
         let open = self.manager.lookup(header.slot).and_then(|vc| {
             let l = self.links.get_mut(vc)?;
-            l.heard = now;
+            l.life.heard = now;
             Some((vc, l.open.as_mut()?, !l.ready))
         });
         let Some((vc, open, waits)) = open else {
@@ -326,7 +315,7 @@ impl<D: Device> FrameNetmod<D> {
         if let Some(l) = self.links.get_mut(vc)
             && let Some(open) = &mut l.open
         {
-            l.heard = self.now;
+            l.life.heard = self.now;
             open.asked |= header.ask;
             let counts = matches!(header.kind, Kind::Credit | Kind::Fin | Kind::FinAck);
             let right = if counts { open.on_count(header.seq) } else { Ok(()) };

@@ -5,15 +5,15 @@
 //! allows are cut; parts that the device will not take yet wait.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use netmod_core::rma::{Access, RegionError, RegionId, Regions, Remote, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, Slab, VcError, VcErrorKind, VcId};
+use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{self, Device, Lent, Port, Refused};
 use crate::netmod::FrameNetmod;
+use crate::transfers::{Handle, Key, Registered, Transfer, TransferKind};
 
 /// Most bytes that one operation moves.
 const PART: usize = 16 << 20;
@@ -26,99 +26,6 @@ const TRIES: usize = 16;
 const EAGER_LOOKS: u32 = 1000;
 const NAP: Duration = Duration::from_millis(1);
 const LOOKS: u32 = 6000;
-
-/// The peer's registration, as its key describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Key {
-    key: u64,
-    remote: Remote,
-    /// The owner's port.
-    port: u8,
-}
-
-impl Key {
-    fn emit(&self) -> RemoteKey {
-        let Remote { base, len, access } = self.remote;
-        RemoteKey::pack([self.key, base, len], [self.port, access.to_wire()])
-    }
-
-    fn parse(key: &RemoteKey) -> Option<Key> {
-        let ([key, base, len], [port, access]) = key.unpack()?;
-        Some(Key { key, remote: Remote { base, len, access: Access::from_wire(access)? }, port })
-    }
-}
-
-/// The device's part of a registration.
-#[derive(Debug)]
-struct Registered<R> {
-    port: usize,
-    registration: Option<R>,
-    /// Operations of this side that are under way on it.
-    in_use: u32,
-}
-
-/// The kind of object that the number of a device's operation names.
-#[derive(Debug)]
-enum TransferKind {}
-
-type Handle<K> = netmod_core::slab::Handle<K>;
-
-/// A put or get under way.
-#[derive(Debug)]
-struct Transfer {
-    vc: VcId,
-    op: u64,
-    access: Access,
-    region: RegionId,
-    dest: Dest,
-    /// The part of the memory that has not been started.
-    mem: IoVec,
-    remote: u64,
-    key: u64,
-    under_way: u32,
-    /// It is among those that wait for the device.
-    waits: bool,
-    failed: Option<VcError>,
-}
-
-/// All registrations and operations in flight of a netmod.
-#[derive(Debug)]
-pub(crate) struct Transfers<R> {
-    regions: Regions<Registered<R>>,
-    running: Slab<Transfer, TransferKind>,
-    /// Those that the device has not taken wholly.
-    waiting: VecDeque<Handle<TransferKind>>,
-}
-
-impl<R> Transfers<R> {
-    /// Creates one whose limit of `most` registered bytes (0: any) is a setting of this prefix.
-    pub(crate) fn new(most: usize, settings: &'static str) -> Transfers<R> {
-        let regions = Regions::new(most, settings);
-        Transfers { regions, running: Slab::new(), waiting: VecDeque::new() }
-    }
-
-    /// Returns true if a transfer is in flight.
-    pub(crate) fn are_running(&self) -> bool {
-        !self.running.is_empty()
-    }
-
-    /// Returns true if an operation waits for the device.
-    #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// The ports are about to be closed.
-    pub(crate) fn close_all<P: Port<Registration = R>>(&mut self, ports: &[P]) {
-        for mut region in self.regions.take_all() {
-            if let (Some(r), Some(port)) = (&mut region.own.registration, ports.get(region.own.port))
-                && let Err(why) = port.deregister(r)
-            {
-                tracing::warn!(?why, "a registration cannot be closed");
-            }
-        }
-    }
-}
 
 impl<D: Device> FrameNetmod<D> {
     /// Returns the destination of transfers with a VC's peer.
@@ -160,7 +67,7 @@ impl<D: Device> FrameNetmod<D> {
         };
         let number = self.transfers.running.insert(transfer);
         if let Some(l) = self.links.get_mut(vc) {
-            l.transfers += 1;
+            l.traffic.transfers += 1;
         }
         self.go_on(number);
         Ok(())
@@ -247,7 +154,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         let Some(t) = self.transfers.running.remove(number) else { return };
         if let Some(l) = self.links.get_mut(t.vc) {
-            l.transfers = l.transfers.saturating_sub(1);
+            l.traffic.transfers = l.traffic.transfers.saturating_sub(1);
         }
         let result = t.failed.map_or(Ok(()), Err);
         self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });

@@ -4,9 +4,8 @@ use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorK
 
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
-use crate::ending::Ending;
-use crate::link::{Link, OVERHEAD, Stalled, copy_message};
-use crate::netmod::{FrameNetmod, FrameStats};
+use crate::link::{FrameVc, OVERHEAD, Stalled, copy_message};
+use crate::netmod::{Ending, FrameNetmod, FrameStats};
 use crate::wire::{FRAME_HEADER, SHORT_FRAME, put_header};
 
 impl<D: Device> FrameNetmod<D> {
@@ -36,12 +35,12 @@ impl<D: Device> FrameNetmod<D> {
             core.count_send(vc, data.len());
             return Ok(false);
         };
-        if l.sent_in == self.polls {
+        if l.traffic.sent_in == self.polls {
             return self.send_more(core, vc, hdr, data);
         }
-        l.sent_in = self.polls;
+        l.traffic.sent_in = self.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
-        if let (Some(turn), Some(open), true) = (&mut l.turn, &l.open, sent.is_ok()) {
+        if let (Some(turn), Some(open), true) = (&mut l.traffic.turn, &l.open, sent.is_ok()) {
             self.awaited = turn.sent(data.len(), open.counts(self.taken)).then_some(vc);
         }
         self.counted(core, vc, data.len(), sent)
@@ -67,7 +66,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Sends a message in a frame of its own.
     #[inline(always)]
     pub(crate) fn send_alone(
-        l: &mut Link,
+        l: &mut FrameVc,
         ports: &mut [D::Port],
         stats: &mut FrameStats,
         vc: VcId,
@@ -91,7 +90,7 @@ impl<D: Device> FrameNetmod<D> {
             return Ok(());
         }
         let len = OVERHEAD + data.len();
-        if len > open.room() || l.in_flight >= port.share() {
+        if len > open.room() || l.traffic.in_flight >= port.share() {
             return Err(Refused::Again);
         }
         let Some(buffer) = port.take_buffer() else { return Err(Refused::Again) };
@@ -110,7 +109,7 @@ impl<D: Device> FrameNetmod<D> {
         if alone {
             open.lone_sent(hdr);
         }
-        l.in_flight += u32::from(!injected);
+        l.traffic.in_flight += u32::from(!injected);
         *(if injected { &mut stats.injected } else { &mut stats.sent }) += 1;
         Ok(())
     }
@@ -258,7 +257,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             if l.queue.is_empty() {
                 if l.terminating {
-                    if l.in_flight == 0 {
+                    if l.traffic.in_flight == 0 {
                         self.manage(core, |m, env| m.terminate(vc, env));
                     }
                     return;
@@ -281,7 +280,7 @@ impl<D: Device> FrameNetmod<D> {
                 self.stats.full += 1;
                 return;
             }
-            if l.in_flight >= self.ports[open.dest.port].share() {
+            if l.traffic.in_flight >= self.ports[open.dest.port].share() {
                 // The end of one of them comes here.
                 return;
             }
@@ -341,7 +340,7 @@ impl<D: Device> FrameNetmod<D> {
                 if let Some(hdr) = alone {
                     open.lone_sent(&hdr);
                 }
-                l.in_flight += u32::from(!injected);
+                l.traffic.in_flight += u32::from(!injected);
                 open.refused_since = Time::NEVER;
                 *(if injected { &mut self.stats.injected } else { &mut self.stats.sent }) += 1;
                 true
@@ -370,7 +369,7 @@ impl<D: Device> FrameNetmod<D> {
         let port = &mut self.ports[open.dest.port];
         let sent = if len <= port.inject_max() {
             port.inject(frame, open.dest.addr)
-        } else if l.in_flight >= port.share() {
+        } else if l.traffic.in_flight >= port.share() {
             // The end of one of them comes here, unless a frame with data is sent first, which says
             // it, too.
             l.ready = false;
@@ -379,7 +378,7 @@ impl<D: Device> FrameNetmod<D> {
             port.buffer(buffer)[..len].copy_from_slice(frame);
             let sent = port.send(buffer, len, open.dest.addr, vc);
             match sent {
-                Ok(()) => l.in_flight += 1,
+                Ok(()) => l.traffic.in_flight += 1,
                 Err(_) => port.give_back(buffer),
             }
             sent

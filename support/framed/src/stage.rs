@@ -43,7 +43,7 @@ impl<D: Device> FrameNetmod<D> {
         };
         if let Some((port, room)) = l.open.map(|o| (o.dest.port, o.room()))
             && FRAME_HEADER + len <= STAGE.min(room)
-            && l.in_flight < self.ports[port].share()
+            && l.traffic.in_flight < self.ports[port].share()
             && let Some(buffer) = self.ports[port].take_buffer()
         {
             l.stalled = Some(Stalled { buffer, len: FRAME_HEADER });
