@@ -5,6 +5,9 @@
 //! gone, go on in the same ring or a new one. Nobody writes into the memory of a rank that is away,
 //! since transfers with it wait.
 
+use std::fmt::Display;
+use std::io;
+
 use netmod_core::{Card, Checkpoint, Core, DeviceError, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::NAME;
@@ -13,10 +16,19 @@ use crate::netmod::{NoSegment, ShmNetmod};
 use crate::pause::{Note, ROUNDS};
 use crate::ring::{Cell, Geometry, Kind, Producer, RingMem, TokenLine};
 use crate::segment::raw::RawRing;
-use crate::segment::{Parked, Segment};
+use crate::segment::{Parked, RingError, Segment};
 use crate::stage::Stage;
 use crate::sys::Pipe;
 use crate::watched::Watch;
+
+/// Returns the error of a checkpoint.
+fn failed(why: impl Display) -> DeviceError {
+    DeviceError::new(NAME, why.to_string())
+}
+
+fn no_pipe(e: io::Error) -> DeviceError {
+    failed(format!("no pipe to be woken by: {e}"))
+}
 
 impl ShmNetmod {
     /// Returns true if nothing is to be written to a slot's rank, or done with its memory.
@@ -41,14 +53,14 @@ impl ShmNetmod {
     }
 
     /// Asks the ranks of all rings.
-    fn ask(&mut self, core: &mut Core, round: u32) -> Result<(), String> {
+    fn ask(&mut self, core: &mut Core, round: u32) -> Result<(), DeviceError> {
         for slot in 0..self.channels.len() {
             self.find_ring(core, slot);
             let channel = &self.channels[slot];
             if channel.peer.is_gone() || channel.tx.is_none() && channel.rx.is_none() {
                 continue;
             }
-            self.make_ring(slot)?;
+            self.make_ring(slot).map_err(failed)?;
             if let Some(l) = self.channels[slot].vc.and_then(|vc| self.vcs.get_mut(vc)) {
                 l.ready = false;
             }
@@ -159,7 +171,7 @@ impl ShmNetmod {
     }
 
     /// Goes on to leave; `Pending` as long as peers have not agreed.
-    fn try_to_leave(&mut self, core: &mut Core, round: u32) -> Result<Finalize, String> {
+    fn try_to_leave(&mut self, core: &mut Core, round: u32) -> Result<Finalize, DeviceError> {
         // What was held back by a full ring, and rings that were made since.
         self.ask(core, round)?;
         self.settle();
@@ -177,7 +189,7 @@ impl ShmNetmod {
     }
 
     /// Lets go of everything, unless a peer has begun to write meanwhile.
-    fn let_go(&mut self, core: &mut Core, round: u32) -> Result<Finalize, String> {
+    fn let_go(&mut self, core: &mut Core, round: u32) -> Result<Finalize, DeviceError> {
         let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
         segment.set_away(true);
         let new = |slot: usize| {
@@ -197,7 +209,7 @@ impl ShmNetmod {
         }
         let Ok(segment) = &self.segment else { return Ok(Finalize::Pending) };
         let before = self.ckpt.members;
-        let parked = segment.park(round, before).map_err(|e| format!("the segment's file: {e}"))?;
+        let parked = segment.park(round, before).map_err(|e| failed(format!("the segment's file: {e}")))?;
         self.transfers.running.iter_mut().for_each(|t| t.leave(segment));
         self.settle();
         if self.wakeup.armed {
@@ -216,14 +228,14 @@ impl ShmNetmod {
     }
 
     /// Takes everything up again.
-    fn come_back(&mut self, parked: &Parked) -> Result<(), String> {
-        let (segment, same) = Segment::rejoin(parked, self.me.rank)?;
+    fn come_back(&mut self, parked: &Parked) -> Result<(), DeviceError> {
+        let (segment, same) = Segment::rejoin(parked, self.me.rank).map_err(failed)?;
         self.ckpt.members = parked.members();
         if let Some(key) = &self.key {
             segment.store_proof(key, self.me.rank);
         }
         let pipe = Pipe::new().and_then(|p| p.name().map(|name| (p, name)));
-        let (pipe, name) = pipe.map_err(|e| format!("no pipe to be woken by: {e}"))?;
+        let (pipe, name) = pipe.map_err(no_pipe)?;
         segment.set_pipe(&name);
         self.transfers.publish(&segment);
         self.wakeup.bells = Some(segment.own_bells());
@@ -246,11 +258,12 @@ impl ShmNetmod {
     ///
     /// # Errors
     /// If a ring is not there; the ends are kept then.
-    fn resume_channel(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), String> {
+    fn resume_channel(&mut self, segment: &Segment, slot: usize, same: bool) -> Result<(), DeviceError> {
         let channel = &mut self.channels[slot];
         let Some(Parting { tx, rx }) = &channel.absence.parting else { return Ok(()) };
         if !same {
-            let ring = tx.is_some().then(|| segment.make_ring(slot)).transpose()?;
+            let ring = tx.is_some().then(|| segment.make_ring(slot)).transpose();
+            let ring = ring.map_err(failed)?;
             channel.absence.parting = None;
             channel.absence.pause.anew();
             channel.token_line = TokenLine::none();
@@ -261,12 +274,12 @@ impl ShmNetmod {
             });
             return Ok(());
         }
-        let again = |found: Option<RawRing>, was: Geometry| {
-            let is_it = found.filter(|ring| ring.geometry() == was);
-            is_it.ok_or_else(|| format!("the ring with slot {slot} is not what it was"))
+        let again = |found: Result<Option<RawRing>, RingError>, was: Geometry| {
+            let is_it = found.map_err(failed)?.filter(|ring| ring.geometry() == was);
+            is_it.ok_or_else(|| failed(format!("the ring with slot {slot} is not what it was")))
         };
-        let out = tx.as_ref().map(|tx| again(segment.own_ring(slot)?, tx.geometry())).transpose()?;
-        let inc = rx.as_ref().map(|rx| again(segment.find_ring(slot)?, rx.geometry())).transpose()?;
+        let out = tx.as_ref().map(|tx| again(segment.own_ring(slot), tx.geometry())).transpose()?;
+        let inc = rx.as_ref().map(|rx| again(segment.find_ring(slot), rx.geometry())).transpose()?;
         let Some(Parting { tx, rx }) = channel.absence.parting.take() else { return Ok(()) };
         channel.tx = tx.zip(out).map(|(tx, ring)| tx.with(ring));
         channel.rx = rx.zip(inc).map(|(rx, ring)| rx.with(ring));
@@ -350,10 +363,11 @@ impl Checkpoint for ShmNetmod {
                 self.ckpt.round
             }
         };
-        self.try_to_leave(core, round).map_err(|e| {
+        let left = self.try_to_leave(core, round);
+        if left.is_err() {
             self.stay(round);
-            DeviceError::new(NAME, e)
-        })
+        }
+        left
     }
 
     fn ckpt_restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
@@ -363,8 +377,7 @@ impl Checkpoint for ShmNetmod {
             Stage::Flushing => {}
             Stage::Asking(round) => self.stay(round),
             Stage::Away(None) => {
-                let pipe =
-                    Pipe::new().map_err(|e| DeviceError::new(NAME, format!("no pipe to be woken by: {e}")));
+                let pipe = Pipe::new().map_err(no_pipe);
                 match pipe {
                     Ok(pipe) => self.wakeup.pipe = Some(pipe),
                     Err(e) => {
@@ -378,7 +391,7 @@ impl Checkpoint for ShmNetmod {
                     self.wakeup.pipe = None;
                     self.wakeup.bells = None;
                     self.ckpt.stage = Stage::Away(Some(parked));
-                    return Err(DeviceError::new(NAME, e));
+                    return Err(e);
                 }
             }
         }

@@ -19,8 +19,8 @@ use crate::card::Location;
 use crate::channel::Channel;
 use crate::helper::Helper;
 use crate::ring::Kind;
-use crate::segment::Segment;
 use crate::segment::raw::OwnBells;
+use crate::segment::{RingError, Segment};
 use crate::stage::{Checkpoints, Stage};
 use crate::survey::joint_from;
 use crate::sys::Pipe;
@@ -74,6 +74,13 @@ impl NoSegment {
             NoSegment::Failed(why) => why,
             NoSegment::Away => "this rank is away for a checkpoint",
         }
+    }
+}
+
+impl NoSegment {
+    /// Returns it as the reason why there is no ring.
+    pub(crate) fn ring_error(&self) -> RingError {
+        RingError::NoSegment(self.to_string())
     }
 }
 

@@ -16,47 +16,56 @@ const EAGER_LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(100);
 const LONG: u32 = 10_000;
 
+/// The reason why the memory of another process cannot be reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttachError {
+    /// The process with the peer's number is not the peer.
+    #[error("process {pid} is another one here; are the ranks in different PID namespaces?")]
+    Another { pid: u32 },
+    /// The kernel does not permit it.
+    #[error(
+        "cross-memory attach to process {pid}: {error}; do the ranks have one user, and does the container or \
+         kernel.yama.ptrace_scope forbid it?"
+    )]
+    Forbidden { pid: u32, error: io::Error },
+}
+
 /// Checks that this process may reach the memory of a slot's process; returns its process id.
 ///
 /// # Errors
 /// Says why not.
-pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, String> {
+pub(crate) fn permitted(segment: &Segment, slot: usize) -> Result<u32, AttachError> {
     let (token, at, pid) = segment.probe(slot);
     let mut found = [0u8; 16];
     let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
     match sys::attach(Attach::Read, pid, at, local) {
         Ok(n) if n == found.len() && found == token => Ok(pid),
-        Ok(_) => Err(another(pid)),
-        Err(e) => Err(forbidden(pid, &e)),
+        Ok(_) => Err(AttachError::Another { pid }),
+        Err(error) => Err(AttachError::Forbidden { pid, error }),
     }
 }
 
-fn another(pid: u32) -> String {
-    format!("process {pid} is another one here; are the ranks in different PID namespaces?")
-}
-
-fn forbidden(pid: u32, e: &io::Error) -> String {
-    format!(
-        "cross-memory attach to process {pid}: {e}; do the ranks have one user, and does the container or \
-         kernel.yama.ptrace_scope forbid it?"
-    )
-}
-
-/// Reads memory of the process of a slot, and by the same call who that is; returns how many bytes.
-pub(crate) fn read(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+/// Reads memory of a slot's process, and by the same call its token; returns the bytes read.
+///
+/// # Errors
+/// Says why not.
+pub(crate) fn read(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, AttachError> {
     let (token, token_at, pid) = segment.probe(slot);
     let mut found = [0; 16];
     match sys::read_both(pid, (token_at, &mut found), (at, local)) {
         Ok(moved) if found == token => Ok(moved),
-        Ok(_) => Err(another(pid)),
-        Err(e) => Err(forbidden(pid, &e)),
+        Ok(_) => Err(AttachError::Another { pid }),
+        Err(error) => Err(AttachError::Forbidden { pid, error }),
     }
 }
 
-/// Writes memory of the process of a slot, having looked who that is; returns how many bytes.
-pub(crate) fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, String> {
+/// Writes memory of a slot's process after a look at its token; returns the bytes written.
+///
+/// # Errors
+/// Says why not.
+pub(crate) fn write(segment: &Segment, slot: usize, at: u64, local: IoVec) -> Result<usize, AttachError> {
     let pid = permitted(segment, slot)?;
-    sys::attach(Attach::Write, pid, at, local).map_err(|e| forbidden(pid, &e))
+    sys::attach(Attach::Write, pid, at, local).map_err(|error| AttachError::Forbidden { pid, error })
 }
 
 /// Takes back memory that a peer may be writing into.

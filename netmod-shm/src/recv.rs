@@ -360,7 +360,7 @@ impl ShmNetmod {
         if self.channels[slot].rx.is_some() || self.channels[slot].peer == Peer::Condemned {
             return;
         }
-        let found = self.segment.as_ref().map_err(NoSegment::to_string).and_then(|s| s.find_ring(slot));
+        let found = self.segment.as_ref().map_err(NoSegment::ring_error).and_then(|s| s.find_ring(slot));
         match found {
             Ok(Some(ring)) => {
                 let geometry = ring.geometry();

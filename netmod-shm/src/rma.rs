@@ -80,7 +80,7 @@ impl ShmNetmod {
             }
         }
         match self.vcs.get(vc).and_then(|l| l.attach.as_ref()) {
-            Some(Err(why)) => Err(VcError::new(VcErrorKind::Unsupported, Some(peer), why.clone())),
+            Some(Err(why)) => Err(VcError::new(VcErrorKind::Unsupported, Some(peer), why.to_string())),
             _ => Ok(slot),
         }
     }
@@ -170,7 +170,7 @@ impl ShmNetmod {
                 Attach::Write if !region::enter(word, number) => return Err(ended("before it")),
                 Attach::Write => (write(segment, t.slot, at, local), region::leave(word, number)),
             };
-            let moved = result.map_err(lost)?;
+            let moved = result.map_err(|e| lost(e.to_string()))?;
             if moved == 0 || !still {
                 return Err(ended("within it"));
             }

@@ -7,6 +7,7 @@ use netmod_core::{
 use crate::channel::CLASSES;
 use crate::netmod::{CHECK, Ending, NoSegment, ShmNetmod};
 use crate::ring::{Broken, Kind, Producer, TokenLine};
+use crate::segment::RingError;
 use crate::vc;
 
 impl ShmNetmod {
@@ -202,7 +203,7 @@ impl ShmNetmod {
             return false;
         }
         if let Err(why) = self.make_ring(slot) {
-            self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why));
+            self.fail(core, vc, VcError::new(VcErrorKind::Resource, Some(peer), why.to_string()));
             return false;
         }
         if let Ok(segment) = &self.segment
@@ -224,10 +225,10 @@ impl ShmNetmod {
     }
 
     /// Makes the ring to a slot, unless it was made.
-    pub(crate) fn make_ring(&mut self, slot: usize) -> Result<(), String> {
+    pub(crate) fn make_ring(&mut self, slot: usize) -> Result<(), RingError> {
         let channel = &mut self.channels[slot];
         if channel.tx.is_none() {
-            let ring = self.segment.as_ref().map_err(NoSegment::to_string)?.make_ring(slot)?;
+            let ring = self.segment.as_ref().map_err(NoSegment::ring_error)?.make_ring(slot)?;
             let geometry = ring.geometry();
             channel.tx = Some(Producer::new(ring, geometry));
             self.link_token_line(slot);

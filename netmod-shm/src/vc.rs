@@ -3,6 +3,7 @@
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
 use crate::channel::Channel;
+use crate::reach::AttachError;
 use crate::ring::{Broken, Kind, Reserved};
 
 /// Writes as much of a message as there is room for. Returns true if that was the rest.
@@ -60,7 +61,7 @@ pub(crate) struct ShmVc {
     pub(crate) down: Option<VcError>,
     pub(crate) queue: SendQueue,
     /// The outcome of the test whether this process may reach the peer's memory; `None` before it.
-    pub(crate) attach: Option<Result<(), String>>,
+    pub(crate) attach: Option<Result<(), AttachError>>,
 }
 
 impl ShmVc {

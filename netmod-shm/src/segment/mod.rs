@@ -129,6 +129,20 @@ fn load_bytes<const N: usize, const B: usize>(from: &[AtomicU64; N]) -> [u8; B] 
     out
 }
 
+/// The reason why there is no ring to or from a rank.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RingError {
+    /// There is no segment.
+    #[error("{0}")]
+    NoSegment(String),
+    /// A rank has taken more than its rings.
+    #[error("the pool of rings has been used up, which correct ranks cannot do")]
+    UsedUp,
+    /// The peer describes memory outside of the pool.
+    #[error("the ring of slot {slot} does not lie in the pool")]
+    Outside { slot: usize },
+}
+
 /// The outcome of opening the file that has the name.
 enum Found {
     Joined(File),
@@ -428,19 +442,19 @@ impl Segment {
     }
 
     /// Makes the ring from this rank to another; once.
-    pub(crate) fn make_ring(&self, to: usize) -> Result<RawRing, String> {
+    pub(crate) fn make_ring(&self, to: usize) -> Result<RawRing, RingError> {
         let layout = self.map.layout();
         let pool = &self.map.header().pool;
         let mut word = pool.load(Relaxed);
         loop {
             let (used, nth) = ((word & ((1 << POOL_BITS) - 1)) as usize, (word >> POOL_BITS) as u32);
             let Some(bytes) = layout.ring_bytes(nth, used, good_ring()) else {
-                return Err("the pool of rings has been used up, which correct ranks cannot do".into());
+                return Err(RingError::UsedUp);
             };
             let next = u64::from(nth + 1) << POOL_BITS | (used + bytes) as u64;
             match pool.compare_exchange_weak(word, next, AcqRel, Relaxed) {
                 Ok(_) => {
-                    let ring = self.map.ring(used, bytes).ok_or("a ring does not lie in the pool")?;
+                    let ring = self.map.ring(used, bytes).ok_or(RingError::Outside { slot: self.me })?;
                     let described = (used as u64) << 32 | bytes as u64;
                     self.map.pair(self.me, to).store(described, Release);
                     return Ok(ring);
@@ -454,7 +468,7 @@ impl Segment {
     ///
     /// # Errors
     /// If what is said of it cannot be.
-    pub(crate) fn find_ring(&self, from: usize) -> Result<Option<RawRing>, String> {
+    pub(crate) fn find_ring(&self, from: usize) -> Result<Option<RawRing>, RingError> {
         self.ring_between(from, self.me)
     }
 
@@ -462,11 +476,11 @@ impl Segment {
     ///
     /// # Errors
     /// If what is said of it cannot be.
-    pub(crate) fn own_ring(&self, to: usize) -> Result<Option<RawRing>, String> {
+    pub(crate) fn own_ring(&self, to: usize) -> Result<Option<RawRing>, RingError> {
         self.ring_between(self.me, to)
     }
 
-    fn ring_between(&self, from: usize, to: usize) -> Result<Option<RawRing>, String> {
+    fn ring_between(&self, from: usize, to: usize) -> Result<Option<RawRing>, RingError> {
         let word = self.map.pair(from, to).load(Acquire);
         if word == 0 {
             return Ok(None);
@@ -475,7 +489,7 @@ impl Segment {
         let at = usize::try_from(word >> 32).unwrap_or(usize::MAX);
         match self.map.ring(at, bytes) {
             Some(ring) => Ok(Some(ring)),
-            None => Err(format!("the ring of slot {from} does not lie in the pool")),
+            None => Err(RingError::Outside { slot: from }),
         }
     }
 }
