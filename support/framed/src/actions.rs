@@ -88,7 +88,8 @@ impl<D: Device> FrameNetmod<D> {
             Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
             Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
             Action::PeerLeft { vc, error } => {
-                // Of what it has not said to have read when it gave the connection up, nobody knows whether it has.
+                // Of what it has not said to have read when it gave the connection up, nobody knows
+                // whether it has.
                 let unread = self.links.get(vc).and_then(|l| l.open.as_ref()).is_some_and(|o| !o.is_idle());
                 let unsaid = unread && error.kind() != VcErrorKind::Closed;
                 let error = (unsaid || self.matters(core, vc)).then_some(error);
@@ -124,7 +125,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Where frames of a connection go that is open, and was made by this dial.
+    /// Returns the destination of frames of the open connection, if this dial has made it.
     fn open_dest(&self, to: To) -> Option<Dest> {
         let of = |l: &FrameVc| l.open.filter(|_| l.via == to).map(|o| o.dest);
         match to {
@@ -142,7 +143,8 @@ impl<D: Device> FrameNetmod<D> {
         let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
         let Some(dest) = dest else { return };
         let header = match ours {
-            // To send to an address where nobody listens any more crashes some providers of libfabric (ofi_rxm 1.17).
+            // To send to an address where nobody listens any more crashes some providers of
+            // libfabric (ofi_rxm 1.17).
             Some((_, _, true)) => return,
             Some((_, open, false)) => {
                 let counts = matches!(kind, Kind::Fin | Kind::FinAck);
@@ -154,9 +156,10 @@ impl<D: Device> FrameNetmod<D> {
         let bytes = header.to_bytes().to_vec();
         let since = self.now;
         let vc = ours.map(|(vc, _, _)| vc);
-        // An end may have failed, or fail before the word has left, and then nothing goes by it; another way may lose the word. Who has
-        // heard it does not mind to hear it again. But it may overtake data, which a process that ends has sent before: then the end is the only way, and
-        // whoever cannot be told by it finds that the process is gone.
+        // An end may have failed, or fail before the word has left, and then nothing goes by it;
+        // another way may lose the word. Who has heard it does not mind to hear it again. But it
+        // may overtake data, which a process that ends has sent before: then the end is the only
+        // way, and whoever cannot be told by it finds that the process is gone.
         let twice = kind == Kind::Reset && self.ending != Ending::Abandoned;
         let other = self.dest(to).filter(|other| twice && *other != dest);
         if let Some(dest) = other {
@@ -171,12 +174,13 @@ impl<D: Device> FrameNetmod<D> {
         self.push_outbox(core);
     }
 
-    /// Whether a frame of the manager's waits for this peer: nothing overtakes it.
+    /// Returns true if a frame of the manager waits for this peer: nothing overtakes it.
     pub(crate) fn is_behind(&self, dest: Dest) -> bool {
         self.outbox.iter().any(|o| o.dest == dest)
     }
 
-    /// Sends the manager's frames as far as the device takes them. What it will not take for one peer holds up nobody else.
+    /// Sends the manager's frames as far as the device takes them. What it will not take for one
+    /// peer holds up nobody else.
     pub(crate) fn push_outbox(&mut self, core: &mut Core) {
         let mut kept: VecDeque<Out> = VecDeque::new();
         let mut failed = Vec::new();
@@ -203,14 +207,16 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// How long a frame is tried that may be given up. A handshake has deadlines of its own; but a last word may be all that the peer ever
-    /// hears of the end of its connection, and is worth as much patience as making one.
+    /// Returns the time that a frame is tried that may be given up. A handshake has deadlines of
+    /// its own; but a last word may be all that the peer ever hears of the end of its connection,
+    /// and is worth as much patience as making one.
     fn patience(&self, out: &Out) -> Duration {
         let shakes = [Kind::Dial as u8, Kind::Answer as u8].contains(&out.bytes[0]);
         if shakes { STALE } else { self.settings.connect_timeout }
     }
 
-    /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be closed behind it.
+    /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be
+    /// closed behind it.
     fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
         let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
         if !port.has_room_for(out.dest.addr) {
@@ -259,7 +265,8 @@ impl<D: Device> FrameNetmod<D> {
         let turn = self.ports[dest.port].looks_disturb().then(|| Box::new(Turn::new(first)));
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
-        // Somebody has come to a VC that was down: another process of that name, or one that had ended the connection.
+        // Somebody has come to a VC that was down: another process of that name, or one that had
+        // ended the connection.
         (l.down, l.life.gone) = (None, false);
         let window = u32::from(peer.window);
         let open = Open::new(dest, peer.slot, frame, window);
@@ -300,7 +307,7 @@ impl<D: Device> FrameNetmod<D> {
         core.reset_receive(vc);
     }
 
-    /// Whether the upper layer, or a message under way, minds that the peer has left.
+    /// Returns true if the upper layer, or a message in flight, is hurt by the peer's departure.
     fn matters(&self, core: &Core, vc: VcId) -> bool {
         let Some(l) = self.links.get(vc) else { return false };
         let open = core.vcs.get(vc).is_some_and(|v| {
@@ -386,7 +393,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// What is due by the clock, and what has waited for a quiet moment.
+    /// Does what is due by the clock, and deferred work.
     #[inline]
     pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
         // Many polls have the same time.
@@ -430,7 +437,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
-/// Whether peers live.
+/// Liveness of peers.
 impl<D: Device> FrameNetmod<D> {
     /// Begins to ask after the peer of an open connection, as soon as its card is known.
     pub(crate) fn watch(&mut self, vc: VcId) {
@@ -462,7 +469,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// What is known of peers without asking.
+    /// Tells the liveness checks what is known of peers without a probe.
     #[cold]
     fn tell_life(&mut self) {
         let Some(life) = &mut self.life else { return };
@@ -472,7 +479,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Asks after peers; those that have ended, and of whom nothing is left to be handled, are given up.
+    /// Asks after peers; those that have ended, and of whom nothing is left to be handled, are
+    /// given up.
     #[cold]
     fn ask_life(&mut self, core: &mut Core, events: &Events) {
         let Some(life) = &mut self.life else { return };
@@ -504,11 +512,13 @@ fn vc_of(to: To) -> Option<VcId> {
     }
 }
 
-/// How often is looked whether a VC has waited for the device for too long.
+/// Time between two checks for VCs that have waited for the device for too long.
 const CHECK: Duration = Duration::from_secs(1);
-/// How long a peer without a connection is asked after since somebody has last waited for it: many are waited for in turn.
+/// Time that a peer without a connection is probed after somebody has last waited for it: many are
+/// waited for in turn.
 const WANTED: Duration = Duration::from_secs(120);
-/// After so long a handshake's frame to somebody who is forgotten is given up, if the device will not take it.
+/// After so long a handshake's frame to somebody who is forgotten is given up, if the device will
+/// not take it.
 const STALE: Duration = Duration::from_secs(2);
 /// The VC of frames that are of none.
 const NOBODY: VcId = VcId::from_wire(0);

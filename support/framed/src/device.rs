@@ -1,8 +1,8 @@
-//! What a netmod of this kind stands on: a device that moves frames between endpoints and, perhaps, memory.
+//! The devices under netmods of this kind: they move frames between endpoints and, perhaps, memory.
 //!
-//! A [`Device`] is what a process has opened, as its card says it; a [`Port`] is one of its endpoints, with buffers and operations.
-//! Buffers of a port are numbered. One that was taken is the netmod's until it is sent or given back; a frame that came is lent
-//! until it is released.
+//! A [`Device`] is what a process has opened, as its card says it; a [`Port`] is one of its
+//! endpoints, with buffers and operations. Buffers of a port are numbered. One that was taken is
+//! the netmod's until it is sent or given back; a frame that came is lent until it is released.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -15,25 +15,25 @@ use crate::conn::LocalTerms;
 use crate::life::Life;
 use crate::wire::FRAME_HEADER;
 
-/// How the device is called in texts for people.
+/// The names of the device in texts for human readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// What says and does things: "libfabric".
+    /// The subject of errors and actions: "libfabric".
     pub what: &'static str,
-    /// What the names of its settings begin with: `NETMOD_OFI`.
+    /// Prefix of its settings: `NETMOD_OFI`.
     pub settings: &'static str,
-    /// What to do when frames were lost, as a clause.
+    /// Way out when frames were lost, as a clause.
     pub lost: &'static str,
-    /// What to do when frames cannot be sent, as a question or clause.
+    /// Way out when frames cannot be sent, as a question or clause.
     pub unsent: &'static str,
-    /// What to do about an address that is too long, as a clause.
+    /// Way out for an address that is too long, as a clause.
     pub address: &'static str,
-    /// What its refusal to take something now is called.
+    /// Name of its refusal to take something now.
     pub again: &'static str,
 }
 
 impl Words {
-    /// That a connection has failed, as the device says, and what to look for if that is left open.
+    /// Returns the text for a failed connection: the device's reason, and what to check.
     pub(crate) fn says(&self, why: &str) -> String {
         let ask = if why.ends_with('?') { "" } else { "; has the process ended, or its host?" };
         format!("{} says: {why}{ask}", self.what)
@@ -52,7 +52,7 @@ impl Words {
     };
 }
 
-/// What governs all connections of a process.
+/// The settings of all connections of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Longest frame in bytes.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub register_max: usize,
     /// From the first wish to send until the VC is reported down.
     pub connect_timeout: Duration,
-    /// How many dials without an answer fit into that: more where handshakes may be lost.
+    /// Number of unanswered dials within that time: more where handshakes may be lost.
     pub dials: u32,
     /// Most handshakes of strangers that have not proved themselves.
     pub hello_max: usize,
@@ -80,46 +80,48 @@ pub struct Way {
     pub context: u8,
     /// The address of its endpoint.
     pub address: Box<[u8]>,
-    /// Where its kernel can be asked whether it lives.
+    /// The endpoints at which its kernel answers liveness probes.
     pub lifeline: Box<[u8]>,
     /// It is in the network namespace of this process.
     pub near: bool,
 }
 
-/// What was opened.
+/// An opened device.
 #[derive(Debug)]
 pub struct Opened<D: Device> {
     /// The device.
     pub device: D,
     /// Its ports, by the numbers that its card gives them.
     pub ports: Vec<D::Port>,
-    /// Who asks whether peers live, and answers; `None` if that cannot be.
+    /// The liveness checks of peers; `None` if they are impossible.
     pub life: Option<Life>,
 }
 
-/// What a process has opened.
+/// The device of a process.
 pub trait Device: Debug + Send + Sized {
     /// The netmod's name, as in `NETMOD=` and in cards.
     const NAME: &'static str;
     /// For people.
     const WORDS: Words;
-    /// Whether a frame that comes takes a buffer of its port's, whatever its length. Then it takes as much of the window as the longest one. Both sides
-    /// of a connection must agree: the card's version of the frames says it.
+    /// True if each received frame takes a buffer of its port, whatever its length. Then it takes
+    /// as much of the window as the longest one. Both sides of a connection must agree: the card's
+    /// version of the frames says it.
     const WHOLE_BUFFERS: bool = false;
-    /// Whether frames of handshakes may be lost on their way: then they are said again while no answer comes.
+    /// True if frames of handshakes may be lost: then they are retransmitted until an answer comes.
     const LOSES_HANDSHAKES: bool = false;
-    /// What it is opened by.
+    /// Its configuration.
     type Config;
     /// One of its endpoints.
     type Port: Port;
 
-    /// Chooses and opens. `me` names the process, and the job whose processes may share what they open.
+    /// Chooses and opens. `me` names the process, and the job whose processes may share what they
+    /// open.
     ///
     /// # Errors
     /// Why nothing was opened, for people.
     fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, String>;
 
-    /// What of the configuration governs connections.
+    /// Returns the part of the configuration that governs connections.
     fn settings(cfg: &Self::Config) -> Settings;
 
     /// Adds the section of the business card.
@@ -128,7 +130,7 @@ pub trait Device: Debug + Send + Sized {
     /// If it does not fit.
     fn emit(&self, card: &mut CardWriter) -> Result<(), CardError>;
 
-    /// How to reach a process with this card.
+    /// Returns the route to a process with this card.
     ///
     /// # Errors
     /// Why that is not possible, for people.
@@ -140,7 +142,7 @@ pub trait Device: Debug + Send + Sized {
     /// A port's name, for people.
     fn name_of(&self, port: usize) -> String;
 
-    /// What is open, for people.
+    /// Describes what is open, for human readers.
     fn describe(&self) -> String;
 
     /// Threads of the library's that make progress, and need a core while anything moves.
@@ -149,7 +151,7 @@ pub trait Device: Debug + Send + Sized {
     }
 }
 
-/// Why a call did nothing.
+/// The reason why a call did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Not now: a queue is full, or this side has no operation or buffer left.
@@ -158,14 +160,14 @@ pub enum Refused {
     Failed(String),
 }
 
-/// What a poll has found.
+/// A completion that a poll has found.
 #[derive(Clone, Debug)]
 pub enum Done {
     /// A frame came. It is lent until [`Port::release`].
     Frame {
-        /// Where.
+        /// Number of the buffer.
         buffer: u32,
-        /// From which byte of the buffer on.
+        /// Offset in the buffer, in bytes.
         at: u32,
         /// Bytes.
         len: u32,
@@ -179,21 +181,21 @@ pub enum Done {
     SendFailed {
         /// The VC.
         vc: VcId,
-        /// What the device says.
+        /// The device's reason.
         why: String,
     },
     /// The way to the peer of a VC has failed, of which no frame is to be told.
     Lost {
         /// The VC.
         vc: VcId,
-        /// What the device says.
+        /// The device's reason.
         why: String,
     },
     /// A one-sided transfer has ended.
     Transfer {
         /// The caller's number.
         number: u64,
-        /// What the device says, if it failed.
+        /// The device's reason, if it failed.
         result: Result<(), String>,
     },
     /// The last word on a connection has not left.
@@ -215,7 +217,7 @@ pub enum Done {
 /// [`Kind::Reset`]: crate::wire::Kind::Reset
 #[derive(Clone, Copy, Debug)]
 pub struct Word {
-    /// Where it was to go.
+    /// Its destination.
     pub to: u64,
     /// All of it.
     pub frame: [u8; FRAME_HEADER],
@@ -232,19 +234,20 @@ pub struct Oddities {
     pub no_frames: u64,
 }
 
-/// What peers need to reach registered memory.
+/// The data that peers need to reach registered memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remote {
     /// The key.
     pub key: u64,
-    /// What the first byte is addressed by.
+    /// Address of the first byte.
     pub base: u64,
 }
 
-/// Memory of this side in a transfer, lent under the contract of [`netmod_core::buf`] until its end.
+/// Memory of this side in a transfer, lent under the contract of [`netmod_core::buf`] until its
+/// end.
 #[derive(Debug)]
 pub struct Lent<'a, R> {
-    /// Where.
+    /// The memory.
     pub mem: IoVec,
     /// Its registration, where the device wants one.
     pub registration: Option<&'a R>,
@@ -253,9 +256,9 @@ pub struct Lent<'a, R> {
 /// An end of a connection that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEnd {
-    /// What frames of the connection are sent to.
+    /// Number to which frames of the connection are sent.
     pub number: u64,
-    /// What the peer must know to connect its own end with it.
+    /// The bytes that the peer needs to connect its own endpoint with it.
     pub says: Box<[u8]>,
 }
 
@@ -276,8 +279,9 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&mut self, to: u64) -> Result<(), String>;
 
-    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one. `address` is that of the peer's
-    /// endpoint, `offered` its word of its own end, if it has dialled.
+    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one.
+    /// `address` is that of the peer's endpoint, `offered` its word of its own end, if it has
+    /// dialled.
     ///
     /// # Errors
     /// What the device says.
@@ -290,7 +294,8 @@ pub trait Port: Debug + Send {
         Ok(None)
     }
 
-    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it, or soon.
+    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it,
+    /// or soon.
     ///
     /// # Errors
     /// What is wrong with that word, or what the device says.
@@ -301,11 +306,13 @@ pub trait Port: Debug + Send {
     /// Nothing more is sent to an end. What is on its way may still arrive; then the end is closed.
     fn close_end(&mut self, _end: u64) {}
 
-    /// The process at an end's other side has died. The end is closed, and what is under way to it fails as soon as the device can make it:
-    /// nobody waits until the device has noticed by itself that nobody answers.
+    /// The process at an end's other side has died. The end is closed, and what is under way to it
+    /// fails as soon as the device can make it: nobody waits until the device has noticed by itself
+    /// that nobody answers.
     fn bury_end(&mut self, _end: u64) {}
 
-    /// Whether it is the peer that an end waits for before it takes frames, and not the device: that may take as long as the peer computes.
+    /// Returns true if an endpoint waits for the peer, not the device, before it takes frames: that
+    /// may take as long as the peer computes.
     fn waits_for_peer(&self, _to: u64) -> bool {
         false
     }
@@ -313,23 +320,25 @@ pub trait Port: Debug + Send {
     /// The present, whenever it has changed.
     fn tick(&mut self, _now: Time) {}
 
-    /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing must not have all that there is room
-    /// for.
+    /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing
+    /// must not have all that there is room for.
     fn share(&self) -> u32;
 
-    /// Whether a frame of the connections' manager may go to an address: it has little more room than what one VC may have on its way,
-    /// since what is sent to a process that has died may never end, and must leave room for others.
+    /// Bounds control frames per address, which has little more room than what one VC may have in
+    /// flight, since what is sent to a process that has died may never end, and must leave room for
+    /// others.
     fn has_room_for(&mut self, to: u64) -> bool;
 
     /// Longest frame that can be injected.
     fn inject_max(&self) -> usize;
 
-    /// Longest frame that costs the device nothing but its bytes; of longer messages more frames are made.
+    /// Longest frame that costs the device nothing but its bytes; of longer messages more frames
+    /// are made.
     fn frame_max(&self) -> usize {
         usize::MAX
     }
 
-    /// Whether looks for frames disturb who sends them, because both use the same lines of memory.
+    /// Returns true if polls disturb the sender, because both use the same lines of memory.
     fn looks_disturb(&self) -> bool {
         false
     }
@@ -367,25 +376,29 @@ pub trait Port: Debug + Send {
     /// Has a device that makes progress only within calls do so. Takes no completions.
     fn progress(&mut self);
 
-    /// What one of the completions of the last [`Port::poll`] says. Each is to be asked for once.
+    /// Returns one of the completions of the last [`Port::poll`]. Ask for each once.
     fn completion(&mut self, i: usize) -> Option<Done>;
 
-    /// What else the last polls have found: operations that failed, or that a completion of another one covers.
+    /// Returns what else the last polls have found: operations that failed, or that a completion of
+    /// another one covers.
     fn next_other(&mut self) -> Option<Done>;
 
     /// A frame that was reported, to be looked at.
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;
 
-    /// A part of a frame that was reported, to be lent to the engine, which gives it back by [`Port::release`].
+    /// A part of a frame that was reported, to be lent to the engine, which gives it back by
+    /// [`Port::release`].
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf;
 
     /// A frame of the buffer is of no use any more.
     fn release(&mut self, buffer: u32);
 
-    /// Closes the endpoint for good: the device lets go of all memory, and nothing is sent or received any more.
+    /// Closes the endpoint for good: the device lets go of all memory, and nothing is sent or
+    /// received any more.
     fn shut(&mut self);
 
-    /// The port is about to be closed: ends what it does with memory, as far as it can before registrations are closed.
+    /// The port is about to be closed: ends what it does with memory, as far as it can before
+    /// registrations are closed.
     fn quiesce(&mut self) {
         self.shut();
     }
@@ -396,37 +409,39 @@ pub trait Port: Debug + Send {
     /// One-sided transfers under way.
     fn transfers_under_way(&self) -> usize;
 
-    /// Whether it wants to be polled soon, though nothing is under way.
+    /// Returns true if it wants to be polled soon, though nothing is in flight.
     fn is_unsettled(&self) -> bool {
         false
     }
 
-    /// What to wait on, if the device has something.
+    /// Returns the descriptor to wait on, if the device has one.
     fn wait_fd(&self) -> Option<RawFd>;
 
-    /// Whether one may block on [`Port::wait_fd`] now: whatever happens from now on makes it readable.
+    /// Returns true if the caller may block on [`Port::wait_fd`] now: every later completion makes
+    /// it readable.
     fn may_wait(&mut self) -> bool;
 
-    /// What should not have happened.
+    /// Returns the counts of what should not have happened.
     fn oddities(&self) -> Oddities;
 
-    /// Whether there are one-sided transfers.
+    /// Returns true if there are one-sided transfers.
     fn has_rma(&self) -> bool;
 
-    /// Returns true if a peer that is in the middle of a put is kept out of the memory once its registration is closed. Without
-    /// that nothing is put.
+    /// Returns true if a peer that is in the middle of a put is kept out of the memory once its
+    /// registration is closed. Without that nothing is put.
     fn revokes_puts(&self) -> bool;
 
     /// Most bytes of one operation.
     fn max_transfer(&self) -> usize;
 
-    /// Registers memory that is lent until [`Port::deregister`]; `None` if this memory need not be registered.
+    /// Registers memory that is lent until [`Port::deregister`]; `None` if this memory need not be
+    /// registered.
     ///
     /// # Errors
     /// What the device says.
     fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Self::Registration>, Refused>;
 
-    /// What peers need to reach registered memory.
+    /// Returns the data that peers need to reach registered memory.
     fn remote(registration: &Self::Registration) -> Remote;
 
     /// Ends a registration. Ending it again does nothing.

@@ -1,11 +1,13 @@
-//! What is done when frames may be lost, or the peer may not have heard of the end.
+//! Loss probes: frames may be lost, or the peer may not have heard of the end.
 //!
-//! Endpoints are reliable: what is lost is told to its sender. Where the provider does not say whose it was, as of a frame that was injected, or
-//! tells the receiver instead, all connections of the port are in doubt: the peers are asked how many frames they have sent, and told how many
+//! Endpoints are reliable: what is lost is told to its sender. Where the provider does not say
+//! whose it was, as of a frame that was injected, or tells the receiver instead, all connections of
+//! the port are in doubt: the peers are asked how many frames they have sent, and told how many
 //! there were from here. Whoever has forgotten the connection answers by RESET.
 //!
-//! That word itself may be lost where it has no connection to go by any more. So a peer that owes something and is silent is asked, too: it
-//! computes, and answers later, or has forgotten the connection.
+//! That word itself may be lost where it has no connection to go by any more. So a peer that owes
+//! something and is silent is asked, too: it computes, and answers later, or has forgotten the
+//! connection.
 
 use std::time::Duration;
 
@@ -21,19 +23,20 @@ use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 /// Longest CREDIT: with the longest terms that there are.
 pub(crate) const CREDIT_MAX: usize = FRAME_HEADER + 400;
-/// How often a last word is said: to whoever fails so often nothing can be said.
+/// Most transmissions of the last frame of a connection.
 const SAID_MOST: u32 = 10;
 /// Frames of the manager that may wait when another answer to a stranger is added.
 const WAITING_MOST: usize = 64;
 
-/// How soon a peer that has not answered is asked again; the pause doubles up to the greatest.
+/// First pause before a silent peer is asked again; the pause doubles up to the greatest.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// For so long a peer that owes something may be silent before it is asked.
 const SILENCE: Duration = Duration::from_secs(5);
 
 impl<D: Device> FrameNetmod<D> {
-    /// A port may have lost frames. That is looked into once in a while: a broken provider says so without end.
+    /// A port may have lost frames. That is looked into once in a while: a broken provider says so
+    /// without end.
     #[cold]
     pub(crate) fn doubt(&mut self, port: usize, transfers: bool) {
         let doubt = SuspectPort { port, transfers };
@@ -42,7 +45,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Asks the peers of ports that are in doubt, and again those that have not answered: the question may be lost as well.
+    /// Asks the peers of ports that are in doubt, and again those that have not answered: the
+    /// question may be lost as well.
     pub(crate) fn look_into_doubts(&mut self, core: &mut Core) {
         let now = self.now;
         let doubts = std::mem::take(&mut self.doubts);
@@ -117,7 +121,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// A last word has not left. The peer may have ended, and then nothing may be sent to it: its kernel is asked first.
+    /// A last word has not left. The peer may have ended, and then nothing may be sent to it: its
+    /// kernel is asked first.
     #[cold]
     pub(crate) fn say_later(&mut self, vc: VcId, port: usize, word: &Word) {
         let Some(l) = self.links.get(vc) else { return };

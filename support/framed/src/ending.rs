@@ -7,9 +7,10 @@ use netmod_core::{Core, Finalize, Time, VcError, VcErrorKind, VcId};
 use crate::device::{Device, Port};
 use crate::netmod::{Ending, FrameNetmod};
 
-/// How long `finalize` waits for peers: longer than connections wait for the answer to their FIN, so that RESET still goes out.
+/// Time that `finalize` waits for peers: longer than connections wait for the answer to their FIN,
+/// so that RESET still goes out.
 const PARTING: Duration = Duration::from_secs(3);
-/// How often a process that ends looks whether its last words are out.
+/// Most looks of a process that ends whether its last frames are out.
 const LAST_LOOKS: usize = 1000;
 
 impl<D: Device> FrameNetmod<D> {
@@ -48,7 +49,8 @@ impl<D: Device> FrameNetmod<D> {
         Finalize::Done
     }
 
-    /// Tells peers that their connections are gone, as far as that is done without waiting for anybody.
+    /// Tells peers that their connections are gone, as far as that is done without waiting for
+    /// anybody.
     fn abandon(&mut self) {
         let mut core = Core::default();
         self.ending = Ending::Abandoned;
@@ -86,7 +88,8 @@ impl<D: Device> FrameNetmod<D> {
 }
 
 impl<D: Device> Drop for FrameNetmod<D> {
-    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the system.
+    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the
+    /// system.
     fn drop(&mut self) {
         if self.ending != Ending::Over && !self.ports.is_empty() {
             self.abandon();

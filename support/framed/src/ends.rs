@@ -1,7 +1,8 @@
 //! This side's ends of connections, where a device connects endpoints one by one (queue pairs).
 //!
-//! A VC has at most one of each kind: one that its own dial offers, one that was promised to a dial of the peer's, one in use. The two
-//! former last until a connection is made, or the VC fails or goes: dials are repeated with the same end.
+//! A VC has at most one of each kind: one that its own dial offers, one that was promised to a dial
+//! of the peer's, one in use. The two former last until a connection is made, or the VC fails or
+//! goes: dials are repeated with the same end.
 
 use netmod_core::VcId;
 
@@ -37,13 +38,14 @@ impl Leaving {
         self.0.extend(end.map(|end| Dest { port: end.port, addr: end.number }));
     }
 
-    /// Whether an end waits to be closed.
+    /// Returns true if an endpoint waits to be closed.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Closes those for which nothing is left to be sent. `waits`: whether a frame for it has yet to be.
+    /// Closes those for which nothing is left to be sent. `waits`: whether a frame for it has yet
+    /// to be.
     pub(crate) fn settle<P: Port>(&mut self, ports: &mut [P], waits: impl Fn(Dest) -> bool) {
         self.0.retain(|end| {
             let keep = waits(*end);
@@ -63,7 +65,8 @@ impl Ends {
         }
     }
 
-    /// Where the peer of a promise can be told that it is withdrawn: by its name for the connection.
+    /// Returns the destination of a withdrawal, for the peer that this side has promised an
+    /// endpoint, by its name for the connection.
     pub(crate) fn promised_to(&self, slot: Slot) -> Option<Dest> {
         let end = self.promised.as_ref().filter(|end| end.theirs == Some(slot))?;
         Some(Dest { port: end.port, addr: end.number })
@@ -74,13 +77,15 @@ impl Ends {
         leaving.add(self.used.take());
     }
 
-    /// The VC has failed, and dials no more. What is promised to somebody who has dialled since stays.
+    /// The VC has failed, and dials no more. What is promised to somebody who has dialled since
+    /// stays.
     pub(crate) fn fail(&mut self, leaving: &mut Leaving) {
         self.close_used(leaving);
         leaving.add(self.dialled.take());
     }
 
-    /// Adds what the peer, whose endpoint has this address, needs of the end that dials offer to this side's terms.
+    /// Adds what the peer, whose endpoint has this address, needs of the end that dials offer to
+    /// this side's terms.
     ///
     /// # Errors
     /// What the device says.
@@ -105,7 +110,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Makes an end for a dial of the peer's, connects it, and adds what the peer needs of it to this side's terms.
+    /// Makes an end for a dial of the peer's, connects it, and adds what the peer needs of it to
+    /// this side's terms.
     ///
     /// # Errors
     /// What the device says.
@@ -133,7 +139,8 @@ impl Ends {
         connected
     }
 
-    /// A connection was made: where its frames go if it has an end of its own. `theirs`: the peer's word of its end.
+    /// A connection was made: where its frames go if it has an end of its own. `theirs`: the peer's
+    /// word of its end.
     ///
     /// # Errors
     /// What the device says.
