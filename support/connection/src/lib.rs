@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod establish;
 mod frame;
 mod identity;
 mod initiator;
