@@ -55,10 +55,10 @@ impl<D: Device> FrameNetmod<D> {
 
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
-            Action::Meet { stranger, port, context, address } => {
+            Action::Meet { inbound, port, context, address } => {
                 match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
                     Ok(dest) => {
-                        if let Some(old) = self.strangers.insert(stranger.0, dest) {
+                        if let Some(old) = self.inbound.insert(inbound.0, dest) {
                             self.book.release(old);
                         }
                     }
@@ -67,8 +67,8 @@ impl<D: Device> FrameNetmod<D> {
                     }
                 }
             }
-            Action::Forget { stranger } => {
-                if let Some(dest) = self.strangers.remove(&stranger.0) {
+            Action::Forget { inbound } => {
+                if let Some(dest) = self.inbound.remove(&inbound.0) {
                     for out in self.outbox.iter_mut().filter(|o| o.dest == dest && o.vc.is_none()) {
                         out.since = out.since.min(self.now);
                     }
@@ -121,7 +121,7 @@ impl<D: Device> FrameNetmod<D> {
     fn dest(&self, to: To) -> Option<Dest> {
         match to {
             To::Vc(vc) => self.links.get(vc)?.dial,
-            To::Stranger(s) => self.strangers.get(&s.0).copied(),
+            To::Inbound(s) => self.inbound.get(&s.0).copied(),
         }
     }
 
@@ -130,7 +130,7 @@ impl<D: Device> FrameNetmod<D> {
         let of = |l: &FrameVc| l.open.filter(|_| l.via == to).map(|o| o.dest);
         match to {
             To::Vc(vc) => of(self.links.get(vc)?),
-            To::Stranger(_) => self.links.iter().find_map(|(_, l)| of(l)),
+            To::Inbound(_) => self.links.iter().find_map(|(_, l)| of(l)),
         }
     }
 
@@ -508,7 +508,7 @@ impl<D: Device> FrameNetmod<D> {
 fn vc_of(to: To) -> Option<VcId> {
     match to {
         To::Vc(vc) => Some(vc),
-        To::Stranger(_) => None,
+        To::Inbound(_) => None,
     }
 }
 

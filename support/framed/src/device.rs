@@ -65,7 +65,7 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// Number of unanswered dials within that time: more where handshakes may be lost.
     pub dials: u32,
-    /// Most handshakes of strangers that have not proved themselves.
+    /// Most handshakes of unauthenticated peers that have not proved themselves.
     pub hello_max: usize,
 }
 

@@ -25,7 +25,7 @@ use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 pub(crate) const CREDIT_MAX: usize = FRAME_HEADER + 400;
 /// Most transmissions of the last frame of a connection.
 const SAID_MOST: u32 = 10;
-/// Frames of the manager that may wait when another answer to a stranger is added.
+/// Frames of the manager that may wait when another answer to an unauthenticated peer is added.
 const WAITING_MOST: usize = 64;
 
 /// First pause before a silent peer is asked again; the pause doubles up to the greatest.

@@ -75,7 +75,7 @@ impl<D: Device> FrameNetmod<D> {
     fn closed(&mut self) {
         self.outbox.clear();
         self.backlog.clear();
-        self.strangers.clear();
+        self.inbound.clear();
         self.waiter = None;
         self.life = None;
         if self.transfers.are_running() {

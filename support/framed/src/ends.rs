@@ -153,7 +153,7 @@ impl Ends {
     ) -> Result<Option<Dest>, String> {
         let (mut used, other) = match to {
             To::Vc(_) => (self.dialled.take(), self.promised.take()),
-            To::Stranger(_) => (self.promised.take(), self.dialled.take()),
+            To::Inbound(_) => (self.promised.take(), self.dialled.take()),
         };
         leaving.add(other);
         leaving.add(core::mem::replace(&mut self.used, used.take()));

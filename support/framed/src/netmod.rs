@@ -28,7 +28,7 @@ use crate::wire::UNIT;
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
-/// Strangers in their handshakes may take at most so large a part of the descriptors of the process.
+/// Unauthenticated peers in their handshakes may take at most so large a part of the descriptors of the process.
 const STRANGERS_SHARE: usize = 4;
 /// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
 const REPEAT: Duration = Duration::from_millis(100);
@@ -85,7 +85,7 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) book: Book,
     pub(crate) leaving: Leaving,
     /// Where peers are that are known by their HELLO alone.
-    pub(crate) strangers: HashMap<u32, Dest>,
+    pub(crate) inbound: HashMap<u32, Dest>,
     /// Found by polls, by which port, and not handled yet.
     pub(crate) backlog: VecDeque<(usize, Done)>,
     /// Frames of the manager's that wait for the device.
@@ -123,9 +123,9 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) stats: FrameStats,
 }
 
-/// Returns how many strangers may be in their handshakes at once, of those that the configuration permits. To answer one may
+/// Returns how many unauthenticated peers may be in their handshakes at once, of those that the configuration permits. To answer one may
 /// take a descriptor of the provider's; they leave most of those that the process may have to the program.
-fn strangers_max(configured: usize, descriptors: Option<usize>) -> usize {
+fn unauthenticated_max(configured: usize, descriptors: Option<usize>) -> usize {
     descriptors.map_or(configured, |limit| configured.min(limit / STRANGERS_SHARE)).max(1)
 }
 
@@ -142,8 +142,8 @@ impl<D: Device> FrameNetmod<D> {
         };
         let waiter = Waiter::of(&ports);
         let settings = D::settings(cfg);
-        let strangers = strangers_max(settings.hello_max, sys::descriptor_limit());
-        let mut params = Params::new(settings.connect_timeout, settings.dials, strangers, D::WORDS);
+        let inbound = unauthenticated_max(settings.hello_max, sys::descriptor_limit());
+        let mut params = Params::new(settings.connect_timeout, settings.dials, inbound, D::WORDS);
         if D::LOSES_HANDSHAKES {
             params.repeat = REPEAT;
         }
@@ -156,7 +156,7 @@ impl<D: Device> FrameNetmod<D> {
             by_peer: BTreeMap::new(),
             book: Book::default(),
             leaving: Leaving::default(),
-            strangers: HashMap::new(),
+            inbound: HashMap::new(),
             backlog: VecDeque::with_capacity(256),
             outbox: VecDeque::new(),
             unsaid: Vec::new(),
@@ -516,14 +516,14 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
 
 #[cfg(test)]
 mod tests {
-    use super::strangers_max;
+    use super::unauthenticated_max;
 
     #[test]
-    fn strangers_leave_most_descriptors_to_the_program() {
+    fn unauthenticated_peers_leave_most_descriptors_to_the_program() {
         let cases =
             [((256, None), 256), ((256, Some(1 << 20)), 256), ((256, Some(64)), 16), ((256, Some(3)), 1)];
         for ((configured, descriptors), most) in cases {
-            assert_eq!(strangers_max(configured, descriptors), most, "{configured} of {descriptors:?}");
+            assert_eq!(unauthenticated_max(configured, descriptors), most, "{configured} of {descriptors:?}");
         }
     }
 }

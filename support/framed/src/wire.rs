@@ -26,7 +26,7 @@
 //! shm takes a tenth to a fifth longer for a frame of 40 to 56 bytes than for one of 32.
 //!
 //! Slots and tokens are made by each side for itself, and told in the terms of the handshake. A frame for a slot
-//! that has another token is of an earlier connection, or of a stranger, and is dropped.
+//! that has another token is of an earlier connection, or of an unauthenticated peer, and is dropped.
 
 use netmod_core::Header;
 use netmod_core::apart::halves;

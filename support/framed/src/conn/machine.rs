@@ -8,10 +8,10 @@ use netmod_core::slab::VcKind;
 use netmod_core::{PeerName, SideTable, Time, VcError, VcId};
 
 use super::failure::Failure;
+use super::inbound::Inbound;
 use super::mutant::{Mutant, mutated};
 use super::slots::{self, Slots};
-use super::strangers::Stranger;
-use super::{Action, Env, LocalTerms, Params, PeerTerms, StrangerId, To};
+use super::{Action, Env, InboundId, LocalTerms, Params, PeerTerms, To};
 use crate::wire::{Kind, Slot};
 
 /// Pause after a REJECT that announces the peer's own dial.
@@ -55,9 +55,9 @@ pub(super) struct Link {
     /// What this side calls the present connection.
     pub(super) slot: Slot,
     /// Who has dialled it; `None`: this side.
-    pub(super) from: Option<StrangerId>,
+    pub(super) from: Option<InboundId>,
     /// The same peer, whose dial waits for the end of the present connection.
-    pub(super) waiting: Option<StrangerId>,
+    pub(super) waiting: Option<InboundId>,
     /// The peer's part of it, from the promise on.
     pub(super) theirs: Option<Box<PeerTerms>>,
     /// This side's part of its own dials.
@@ -140,11 +140,11 @@ pub(super) enum Step {
     /// The dial is given up.
     Goodbye { vc: VcId, slot: Slot },
     /// A dial is accepted. `dials`: the number of this process's last one.
-    Accept { stranger: StrangerId, slot: Slot, terms: LocalTerms, dials: u64 },
+    Accept { inbound: InboundId, slot: Slot, terms: LocalTerms, dials: u64 },
     /// The same ACCEPT once more.
-    AcceptAgain { stranger: StrangerId },
-    /// A dial is refused. The stranger is forgotten next.
-    Reject { stranger: StrangerId, slot: Slot, reason: RejectReason },
+    AcceptAgain { inbound: InboundId },
+    /// A dial is refused. The peer is forgotten next.
+    Reject { inbound: InboundId, slot: Slot, reason: RejectReason },
     /// The rest.
     Do(Action),
 }
@@ -156,8 +156,8 @@ pub(super) struct Machine {
     pub(super) slots: Slots,
     pub(super) links: SideTable<Link, VcKind>,
     pub(super) by_peer: HashMap<PeerName, VcId>,
-    pub(super) strangers: Vec<Option<Stranger>>,
-    pub(super) by_slot: HashMap<Slot, StrangerId>,
+    pub(super) inbound: Vec<Option<Inbound>>,
+    pub(super) by_slot: HashMap<Slot, InboundId>,
     pub(super) steps: VecDeque<Step>,
     /// The number of the last dial.
     pub(super) dials: u64,
@@ -184,7 +184,7 @@ impl Machine {
             slots: Slots::default(),
             links: SideTable::new(),
             by_peer: HashMap::new(),
-            strangers: Vec::new(),
+            inbound: Vec::new(),
             by_slot: HashMap::new(),
             steps: VecDeque::new(),
             dials: 0,
@@ -213,7 +213,7 @@ impl Machine {
         };
         self.links.set(vc, Link::new(peer, purpose, survives));
         self.by_peer.insert(peer, vc);
-        if let Some(id) = self.waiting_stranger(&peer) {
+        if let Some(id) = self.waiting_inbound(&peer) {
             self.decide(id, env);
         }
     }
@@ -356,7 +356,7 @@ impl Machine {
         link.fin = false;
         let (to, own) = (to(vc, link), link.terms.as_ref().map_or(0, |t| t.port));
         self.slots.open(link.slot);
-        let from = link.from.and_then(|id| self.stranger(id)).map(|s| (s.slot, s.port));
+        let from = link.from.and_then(|id| self.inbound(id)).map(|s| (s.slot, s.port));
         if let Some((slot, _)) = from {
             // Its handshake is over, so that its frames of that kind are nobody's.
             self.by_slot.remove(&slot);
@@ -473,10 +473,10 @@ impl Machine {
         for vc in due {
             self.link_timer(vc, env);
         }
-        self.strangers_timer(env);
+        self.inbound_timer(env);
         let links = self.links.iter().map(|(_, l)| l.due());
-        let strangers = self.strangers.iter().flatten().map(|s| s.until);
-        self.next = links.chain(strangers).min().unwrap_or(Time::NEVER);
+        let inbound = self.inbound.iter().flatten().map(|s| s.until);
+        self.next = links.chain(inbound).min().unwrap_or(Time::NEVER);
     }
 
     fn link_timer(&mut self, vc: VcId, env: &mut Env<'_>) {
@@ -519,13 +519,13 @@ impl Machine {
     pub(super) fn is_quiet(&self) -> bool {
         let resting = |l: &Link| matches!(l.phase, Phase::Idle | Phase::Failed) && !l.terminating;
         self.slots.len() == 0
-            && self.strangers.iter().all(Option::is_none)
+            && self.inbound.iter().all(Option::is_none)
             && self.links.iter().all(|(_, l)| resting(l))
     }
 }
 
 fn to(vc: VcId, link: &Link) -> To {
-    link.from.map_or(To::Vc(vc), To::Stranger)
+    link.from.map_or(To::Vc(vc), To::Inbound)
 }
 
 /// A token for a slot.

@@ -9,13 +9,13 @@ use netmod_connection::{
 use netmod_core::{PeerName, Refusal, Time, VcError, VcErrorKind, VcId};
 
 use super::failure::Failure;
+use super::inbound::{Inbound, Stage};
 use super::machine::{Machine, Phase, Step};
-use super::repeat::{Dial, Said};
-use super::strangers::{Stage, Stranger};
-use super::{Action, Env, LocalTerms, Params, PeerTerms, StrangerId, To, terms};
+use super::retransmit::{Dial, Said};
+use super::{Action, Env, InboundId, LocalTerms, Params, PeerTerms, To, terms};
 use crate::wire::{Kind, Slot};
 
-/// Strangers that are told of in the log: a scanner must not fill it.
+/// Unauthenticated peers that are told of in the log: a scanner must not fill it.
 const LOGGED: u64 = 8;
 
 /// The connections of a process, one for each VC. See the module for the protocol.
@@ -25,9 +25,9 @@ pub struct Manager {
     machine: Machine,
     /// Of the dials that are under way.
     initiators: HashMap<VcId, Dial>,
-    /// Of strangers, until they are connected; and what was said so far.
-    responders: HashMap<StrangerId, (Responder, Said)>,
-    /// Strangers that proved nothing, or said what cannot be used.
+    /// Of unauthenticated peers, until they are connected; and what was said so far.
+    responders: HashMap<InboundId, (Responder, Said)>,
+    /// Unauthenticated peers that proved nothing, or said what cannot be used.
     refused: u64,
 }
 
@@ -58,7 +58,7 @@ impl Manager {
         &self.machine.params
     }
 
-    /// How many strangers were refused since the beginning.
+    /// How many unauthenticated peers were refused since the beginning.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -210,7 +210,7 @@ impl Manager {
         self.carry_out(env);
     }
 
-    /// The first frame of a stranger.
+    /// The first frame of an unauthenticated peer.
     fn dialled(&mut self, slot: Slot, port: u8, bytes: &[u8], env: &mut Env<'_>) {
         if matches!(FrameType::of(bytes), Some(FrameType::Proof | FrameType::Ready | FrameType::Goodbye)) {
             // Of a handshake that is over.
@@ -229,7 +229,7 @@ impl Manager {
         };
         let mut responder = Responder::new(params, nonce);
         let step = responder.on_bytes(bytes, &self.id);
-        let stranger = responder.claimed().and_then(|claim| stranger(claim, slot, port));
+        let inbound = responder.claimed().and_then(|claim| inbound(claim, slot, port));
         let words = match &step {
             Ok((used, ResponderStep::Challenge(frame))) if *used == bytes.len() => {
                 Some((frame.clone(), true))
@@ -241,21 +241,21 @@ impl Manager {
             self.note_refused(step.err().as_ref());
         }
         // Who does not say where to, gets no answer.
-        let (Some(stranger), Some((frame, goes_on))) = (stranger, words) else { return };
-        if self.machine.is_with(&stranger) {
+        let (Some(inbound), Some((frame, goes_on))) = (inbound, words) else { return };
+        if self.machine.is_with(&inbound) {
             return;
         }
         self.machine.make_room();
         // Its number may be used again at once.
         self.carry_out(env);
-        let Some(id) = self.machine.greet(stranger, env.now) else { return };
+        let Some(id) = self.machine.greet(inbound, env.now) else { return };
         if goes_on {
             let mut said = Said::default();
             said.heard(bytes);
             said.answered(frame.as_bytes());
             self.responders.insert(id, (responder, said));
         }
-        self.shake(To::Stranger(id), Kind::Answer, slot, frame.as_bytes());
+        self.shake(To::Inbound(id), Kind::Answer, slot, frame.as_bytes());
         if !goes_on {
             self.machine.forget(id);
         }
@@ -266,7 +266,7 @@ impl Manager {
         if self.refused <= LOGGED {
             let why =
                 error.map_or("its frame is of another length than it says".to_owned(), HelloError::to_string);
-            tracing::info!(%why, "refused a stranger");
+            tracing::info!(%why, "refused an unauthenticated peer");
         }
     }
 
@@ -274,15 +274,15 @@ impl Manager {
         self.machine.act(Action::Shake { to, kind, slot, bytes: bytes.into() });
     }
 
-    fn tell_again(&mut self, id: StrangerId, answer: Option<Box<[u8]>>) {
-        if let Some((slot, answer)) = self.machine.stranger(id).map(|s| s.slot).zip(answer) {
-            self.shake(To::Stranger(id), Kind::Answer, slot, &answer);
+    fn tell_again(&mut self, id: InboundId, answer: Option<Box<[u8]>>) {
+        if let Some((slot, answer)) = self.machine.inbound(id).map(|s| s.slot).zip(answer) {
+            self.shake(To::Inbound(id), Kind::Answer, slot, &answer);
         }
     }
 
-    /// A further frame of a stranger.
-    fn dialled_again(&mut self, id: StrangerId, port: u8, bytes: &[u8], env: &mut Env<'_>) {
-        let dialled = self.machine.stranger(id).is_some_and(|s| s.port == port);
+    /// A further frame of an unauthenticated peer.
+    fn dialled_again(&mut self, id: InboundId, port: u8, bytes: &[u8], env: &mut Env<'_>) {
+        let dialled = self.machine.inbound(id).is_some_and(|s| s.port == port);
         let Some((responder, said)) = self.responders.get_mut(&id).filter(|_| dialled) else { return };
         if let Some(answer) = said.again(bytes) {
             let answer = answer.map(Box::from);
@@ -297,14 +297,14 @@ impl Manager {
                 self.machine.ready(id, env);
                 self.responders.remove(&id);
             }
-            Ok((_, ResponderStep::Goodbye)) => self.machine.stranger_left(id, env),
+            Ok((_, ResponderStep::Goodbye)) => self.machine.inbound_left(id, env),
             step => {
                 self.note_refused(step.err().as_ref());
                 // It may have opened the connection that was promised to it.
-                if let Some(Stage::Accepted(vc)) = self.machine.stranger(id).map(|s| s.stage) {
+                if let Some(Stage::Accepted(vc)) = self.machine.inbound(id).map(|s| s.stage) {
                     self.machine.give_up(vc);
                 }
-                self.machine.stranger_left(id, env);
+                self.machine.inbound_left(id, env);
             }
         }
     }
@@ -363,10 +363,10 @@ impl Manager {
                         env.out.push(Action::Shake { to: To::Vc(vc), kind: Kind::Dial, slot, bytes });
                     }
                 }
-                Step::AcceptAgain { stranger } => {
+                Step::AcceptAgain { inbound } => {
                     let answer =
-                        self.responders.get(&stranger).and_then(|(_, said)| said.last()).map(Box::from);
-                    self.tell_again(stranger, answer);
+                        self.responders.get(&inbound).and_then(|(_, said)| said.last()).map(Box::from);
+                    self.tell_again(inbound, answer);
                 }
                 Step::Ready { vc, slot } => {
                     if let Some(frame) = self.initiators.remove(&vc).and_then(|mut d| d.initiator().ready()) {
@@ -378,21 +378,21 @@ impl Manager {
                     let bytes = Initiator::goodbye().as_bytes().into();
                     env.out.push(Action::Shake { to: To::Vc(vc), kind: Kind::Dial, slot, bytes });
                 }
-                Step::Accept { stranger, slot, terms, dials } => {
-                    self.accept(stranger, slot, &terms, dials, env);
+                Step::Accept { inbound, slot, terms, dials } => {
+                    self.accept(inbound, slot, &terms, dials, env);
                 }
-                Step::Reject { stranger, slot, reason } => {
+                Step::Reject { inbound, slot, reason } => {
                     let proved = self
                         .responders
-                        .get_mut(&stranger)
+                        .get_mut(&inbound)
                         .and_then(|(r, _)| r.reject(reason, &Terms::default()));
                     let frame = proved.unwrap_or_else(|| reject_stranger(reason, 0));
-                    let (to, bytes) = (To::Stranger(stranger), frame.as_bytes().into());
+                    let (to, bytes) = (To::Inbound(inbound), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
                 }
                 Step::Do(action) => {
-                    if let Action::Forget { stranger } = action {
-                        self.responders.remove(&stranger);
+                    if let Action::Forget { inbound } = action {
+                        self.responders.remove(&inbound);
                     }
                     env.out.push(action);
                 }
@@ -426,8 +426,8 @@ impl Manager {
         Ok(frame.as_bytes().into())
     }
 
-    fn accept(&mut self, id: StrangerId, own: Slot, local: &LocalTerms, dials: u64, env: &mut Env<'_>) {
-        let Some(Stranger { slot, stage: Stage::Accepted(vc), peer, .. }) = self.machine.stranger(id) else {
+    fn accept(&mut self, id: InboundId, own: Slot, local: &LocalTerms, dials: u64, env: &mut Env<'_>) {
+        let Some(Inbound { slot, stage: Stage::Accepted(vc), peer, .. }) = self.machine.inbound(id) else {
             return;
         };
         let (slot, vc, peer) = (*slot, *vc, *peer);
@@ -436,7 +436,7 @@ impl Manager {
                 let Some((responder, said)) = self.responders.get_mut(&id) else { return };
                 if let Some(frame) = responder.accept(dials, 0, &terms) {
                     said.answered(frame.as_bytes());
-                    let (to, bytes) = (To::Stranger(id), frame.as_bytes().into());
+                    let (to, bytes) = (To::Inbound(id), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
                 }
             }
@@ -449,10 +449,10 @@ impl Manager {
 }
 
 /// What a HELLO claims; `None` if there is no such connection, or no address to answer to.
-fn stranger(claim: &Claim, slot: Slot, port: u8) -> Option<Stranger> {
+fn inbound(claim: &Claim, slot: Slot, port: u8) -> Option<Inbound> {
     let terms = terms::parse(claim.terms.as_bytes())?;
     let is_stream = matches!(claim.purpose, Purpose::Vc | Purpose::Root { .. }) && claim.session == 0;
-    (is_stream && terms.slot == slot).then_some(Stranger {
+    (is_stream && terms.slot == slot).then_some(Inbound {
         slot,
         port,
         stage: Stage::Claimed,

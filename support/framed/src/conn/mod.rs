@@ -24,7 +24,7 @@
 //! `parting_timeout`. Another incarnation of the peer does not wait.
 //!
 //! Where frames of handshakes may be lost ([`crate::device::Device::LOSES_HANDSHAKES`]) HELLO and ACCEPT are said again, in growing pauses, and whoever
-//! hears something again answers as before (`repeat`). An ACCEPT of a dial that was given up is answered by GOODBYE.
+//! hears something again answers as before (`retransmit`). An ACCEPT of a dial that was given up is answered by GOODBYE.
 //!
 //! # The table
 //!
@@ -61,16 +61,16 @@ mod ending;
 #[cfg(test)]
 mod explore;
 mod failure;
+mod inbound;
 mod machine;
 mod manager;
 mod mutant;
-mod repeat;
+mod retransmit;
 mod slots;
-mod strangers;
 mod terms;
 #[cfg(test)]
 mod tests;
 mod types;
 
 pub use manager::Manager;
-pub use types::{Action, Env, LocalTerms, Offer, Params, PeerTerms, StrangerId, To};
+pub use types::{Action, Env, InboundId, LocalTerms, Offer, Params, PeerTerms, To};

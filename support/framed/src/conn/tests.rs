@@ -11,9 +11,9 @@ use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
 mod hostile;
+mod inbound;
 mod lost;
 mod random;
-mod strangers;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -61,8 +61,8 @@ struct Process {
     vcs: Slab<Vc, netmod_core::slab::VcKind>,
     /// What happened, but for frames.
     log: Vec<String>,
-    /// Addresses of strangers, and the endpoint that answers them.
-    met: Vec<(StrangerId, Box<[u8]>, u8)>,
+    /// Addresses of unauthenticated peers, and the endpoint that answers them.
+    met: Vec<(InboundId, Box<[u8]>, u8)>,
     refuses: Option<RejectReason>,
     /// What PeerLeft is settled with.
     busy: bool,
@@ -154,10 +154,10 @@ impl World {
         f(&mut p.manager, &mut env);
         let mut settle = vec![];
         for action in out {
-            let mut send = |met: &[(StrangerId, Box<[u8]>, u8)], to, frame: Frame| {
+            let mut send = |met: &[(InboundId, Box<[u8]>, u8)], to, frame: Frame| {
                 let (rank, port) = match to {
                     To::Vc(vc) => (p.vcs.get(vc).map(|v| v.peer.rank), 0),
-                    To::Stranger(id) => {
+                    To::Inbound(id) => {
                         let (_, a, _) = met.iter().find(|m| m.0 == id).expect("it was met before");
                         (a.get(1).map(|r| u32::from(*r)), a.get(2).copied().unwrap_or(0))
                     }
@@ -179,12 +179,12 @@ impl World {
                 Action::Control { to, kind, slot } => {
                     send(&p.met, to, Frame { kind, slot, port: 0, bytes: Box::default() });
                 }
-                Action::Meet { stranger, address, port, .. } => {
-                    assert!(p.met.iter().all(|m| m.0 != stranger), "{stranger:?} is met twice");
-                    p.met.push((stranger, address, port));
+                Action::Meet { inbound, address, port, .. } => {
+                    assert!(p.met.iter().all(|m| m.0 != inbound), "{inbound:?} is met twice");
+                    p.met.push((inbound, address, port));
                 }
-                Action::Forget { stranger } => {
-                    let at = p.met.iter().position(|m| m.0 == stranger).expect("it was met");
+                Action::Forget { inbound } => {
+                    let at = p.met.iter().position(|m| m.0 == inbound).expect("it was met");
                     p.met.remove(at);
                 }
                 Action::Opened { vc, peer, port, .. } => {
@@ -496,7 +496,7 @@ fn what_comes_behind_a_ready_that_is_lost_is_not_dropped_in_silence() {
     assert_eq!(w.log(0), [OPENED]);
     let slot = w.processes[0].manager.machine_slot(a).expect("the peer's name of it");
     assert_eq!(w.processes[1].manager.lookup(slot), None);
-    // A stranger's frame changes nothing.
+    // An unauthenticated peer's frame changes nothing.
     w.run(1, |m, env| m.on_stray(Slot { token: slot.token ^ 1, ..slot }, env));
     assert!(w.log(1).is_empty());
     w.run(1, |m, env| m.on_stray(slot, env));

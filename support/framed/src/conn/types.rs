@@ -15,7 +15,7 @@ use crate::wire::{Kind, Slot};
 pub struct Params {
     /// From the first wish to send until the VC is reported down.
     pub connect_timeout: Duration,
-    /// From a dial to its answer; a stranger has as long to prove itself.
+    /// From a dial to its answer; an unauthenticated peer has as long to prove itself.
     pub handshake_timeout: Duration,
     /// From a promise to READY. Whoever it was given to may compute meanwhile, and takes the connection for made when it looks again.
     pub promise_timeout: Duration,
@@ -27,15 +27,15 @@ pub struct Params {
     pub repeat: Duration,
     /// From FIN to FIN_ACK; and how long a peer that dials anew waits for the end of its old connection.
     pub parting_timeout: Duration,
-    /// Most handshakes of strangers that have not proved themselves; at least 1.
-    pub strangers_max: usize,
+    /// Most handshakes of unauthenticated peers that have not proved themselves; at least 1.
+    pub unauthenticated_max: usize,
     /// How the device is called.
     pub words: Words,
 }
 
 impl Params {
     /// The usual times for a connect timeout into which so many handshakes fit, where no frame is lost.
-    pub fn new(connect_timeout: Duration, dials: u32, strangers_max: usize, words: Words) -> Params {
+    pub fn new(connect_timeout: Duration, dials: u32, unauthenticated_max: usize, words: Words) -> Params {
         Params {
             connect_timeout,
             handshake_timeout: connect_timeout / dials.max(1),
@@ -44,7 +44,7 @@ impl Params {
             backoff_max: Duration::from_secs(1),
             repeat: Duration::MAX,
             parting_timeout: Duration::from_secs(2),
-            strangers_max: strangers_max.max(1),
+            unauthenticated_max: unauthenticated_max.max(1),
             words,
         }
     }
@@ -101,7 +101,7 @@ pub struct Offer<'a> {
 
 /// A peer that is known by its HELLO alone. The number is free for another after [`Action::Forget`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StrangerId(pub u32);
+pub struct InboundId(pub u32);
 
 /// Where the frames of one connection go, all of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,7 +110,7 @@ pub enum To {
     /// [`LocalTerms::port`]: this side has dialled.
     Vc(VcId),
     /// To the address of [`Action::Meet`], from that port: the other side has dialled.
-    Stranger(StrangerId),
+    Inbound(InboundId),
 }
 
 /// What the driver has to do, in order.
@@ -119,7 +119,7 @@ pub enum Action {
     /// Keep the address of somebody who has dialled, until [`Action::Forget`]. It is a claim: nothing is proved.
     Meet {
         /// Who.
-        stranger: StrangerId,
+        inbound: InboundId,
         /// The endpoint that was dialled, and answers.
         port: u8,
         /// The receive context at the address.
@@ -127,10 +127,10 @@ pub enum Action {
         /// The address.
         address: Box<[u8]>,
     },
-    /// Nothing goes to the stranger any more; its address is free when what was sent before has completed.
+    /// Nothing goes to the peer any more; its address is free when what was sent before has completed.
     Forget {
         /// Who.
-        stranger: StrangerId,
+        inbound: InboundId,
     },
     /// Send a frame of the handshake.
     Shake {

@@ -15,9 +15,9 @@ use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcId};
 use super::frame::Frame;
 use super::size::{Size, Timeouts};
 use crate::conn::failure::Failure;
+use crate::conn::inbound::{Inbound, Stage};
 use crate::conn::machine::{Link, Machine, Phase, Step};
 use crate::conn::slots::NONE;
-use crate::conn::strangers::{Stage, Stranger};
 use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
 use crate::device::Words;
 use crate::wire::{Kind, Slot};
@@ -49,7 +49,7 @@ impl Clone for Side {
         machine.slots = m.slots.clone();
         m.links.iter().for_each(|(vc, l)| machine.links.set(vc, l.clone()));
         machine.by_peer = m.by_peer.clone();
-        machine.strangers = m.strangers.clone();
+        machine.inbound = m.inbound.clone();
         machine.by_slot = m.by_slot.clone();
         machine.dials = m.dials;
         machine.finalized = m.finalized;
@@ -61,7 +61,7 @@ impl Hash for Side {
     fn hash<H: Hasher>(&self, h: &mut H) {
         let m = &self.machine;
         self.link().hash(h);
-        (&m.slots, &m.strangers, m.dials, self.vc.is_some()).hash(h);
+        (&m.slots, &m.inbound, m.dials, self.vc.is_some()).hash(h);
         (self.wishes, self.terminates, self.aborts, self.removals, self.restarts, self.revivals).hash(h);
         (self.asked, self.incarnation, self.queued, self.sent, self.got, self.terminating).hash(h);
     }
@@ -118,7 +118,7 @@ impl Side {
     pub(super) fn is_due(&self) -> bool {
         let m = &self.machine;
         m.links.iter().any(|(_, l)| l.timer.min(l.give_up) == Time::ZERO)
-            || m.strangers.iter().flatten().any(|s| s.until == Time::ZERO)
+            || m.inbound.iter().flatten().any(|s| s.until == Time::ZERO)
     }
 
     /// Something may be said again.
@@ -136,7 +136,7 @@ impl World {
                 used.extend([l.slot.token, l.void.token]);
                 used.extend(l.theirs.as_ref().map(|t| t.slot.token));
             }
-            used.extend(side.machine.strangers.iter().flatten().map(|s| s.slot.token));
+            used.extend(side.machine.inbound.iter().flatten().map(|s| s.slot.token));
             used.extend(side.machine.slots.tokens());
         }
         for frame in self.wires.iter().flatten().flatten() {
@@ -219,7 +219,7 @@ impl Model {
             promise_timeout: wait(self.size.timeouts != Timeouts::Never && self.size.drops == 0),
             repeat: wait(self.size.drops > 0),
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
-            strangers_max: 2,
+            unauthenticated_max: 2,
             words: Words::SAMPLE,
         }
     }
@@ -285,7 +285,7 @@ impl Model {
     fn put(&self, w: &mut World, x: usize, to: To, frame: Frame) {
         let mut dialler = match to {
             To::Vc(_) => x,
-            To::Stranger(_) => 1 - x,
+            To::Inbound(_) => 1 - x,
         };
         if self.size.in_order {
             dialler = 0;
@@ -304,20 +304,20 @@ impl Model {
             }
             Step::Ready { slot, .. } => self.put(w, x, own, Frame::Ready { slot }),
             Step::Goodbye { slot, .. } => self.put(w, x, own, Frame::Goodbye { slot }),
-            Step::Accept { stranger, slot: own, dials, .. } => {
-                if let Some(slot) = w.sides[x].machine.stranger(stranger).map(|s| s.slot) {
-                    self.put(w, x, To::Stranger(stranger), Frame::Accept { slot, own, incarnation, dials });
+            Step::Accept { inbound, slot: own, dials, .. } => {
+                if let Some(slot) = w.sides[x].machine.inbound(inbound).map(|s| s.slot) {
+                    self.put(w, x, To::Inbound(inbound), Frame::Accept { slot, own, incarnation, dials });
                 }
             }
-            Step::AcceptAgain { stranger } => {
+            Step::AcceptAgain { inbound } => {
                 let side = &w.sides[x];
-                let (dials, from) = (side.machine.dials, side.machine.stranger(stranger).map(|s| s.slot));
+                let (dials, from) = (side.machine.dials, side.machine.inbound(inbound).map(|s| s.slot));
                 if let Some((slot, own)) = from.zip(side.link().map(|l| l.slot)) {
-                    self.put(w, x, To::Stranger(stranger), Frame::Accept { slot, own, incarnation, dials });
+                    self.put(w, x, To::Inbound(inbound), Frame::Accept { slot, own, incarnation, dials });
                 }
             }
-            Step::Reject { stranger, slot, reason } => {
-                self.put(w, x, To::Stranger(stranger), Frame::Reject { slot, reason });
+            Step::Reject { inbound, slot, reason } => {
+                self.put(w, x, To::Inbound(inbound), Frame::Reject { slot, reason });
             }
             Step::Do(action) => self.act(w, x, action, of)?,
         }
@@ -382,7 +382,7 @@ impl Model {
         let by_slot = |w: &World, slot: &Slot| w.sides[x].machine.by_slot.get(slot).copied();
         match frame {
             Frame::Dial { slot, dial, incarnation } => {
-                let stranger = Stranger {
+                let inbound = Inbound {
                     slot,
                     port: 0,
                     stage: Stage::Claimed,
@@ -396,17 +396,17 @@ impl Model {
                 // Who is known has said it again.
                 if let Some(id) = by_slot(w, &slot) {
                     return self.call(w, x, "again", |m, _, _| {
-                        if m.stranger(id).is_some_and(|s| matches!(s.stage, Stage::Accepted(_))) {
-                            m.steps.push_back(Step::AcceptAgain { stranger: id });
+                        if m.inbound(id).is_some_and(|s| matches!(s.stage, Stage::Accepted(_))) {
+                            m.steps.push_back(Step::AcceptAgain { inbound: id });
                         }
                     });
                 }
-                if w.sides[x].machine.is_with(&stranger) {
+                if w.sides[x].machine.is_with(&inbound) {
                     return Ok(());
                 }
                 self.call(w, x, "proved", |m, _, env| {
                     m.make_room();
-                    if let Some(id) = m.greet(stranger, Time::ZERO) {
+                    if let Some(id) = m.greet(inbound, Time::ZERO) {
                         m.proved(id, env);
                     }
                 })
@@ -429,7 +429,7 @@ impl Model {
                 None => Ok(()),
             },
             Frame::Goodbye { slot } => match by_slot(w, &slot) {
-                Some(id) => self.call(w, x, "GOODBYE", |m, _, env| m.stranger_left(id, env)),
+                Some(id) => self.call(w, x, "GOODBYE", |m, _, env| m.inbound_left(id, env)),
                 None => Ok(()),
             },
             Frame::Data { slot, of, number } => self.data(w, x, slot, of, number),
@@ -491,7 +491,7 @@ impl Model {
     fn check(&self, w: &World) -> Result<(), Stop> {
         let [a, b] = [&w.sides[0], &w.sides[1]];
         for s in [a, b] {
-            let waiting = s.machine.strangers.iter().flatten().filter(|s| s.stage == Stage::Proved);
+            let waiting = s.machine.inbound.iter().flatten().filter(|s| s.stage == Stage::Proved);
             if waiting.count() > 1 {
                 return wrong("of two dials of one peer none was refused");
             }
@@ -501,9 +501,9 @@ impl Model {
                 return wrong(format!("{} slots in {:?}", s.machine.slots.len(), l.phase));
             }
             let accepted =
-                s.machine.strangers.iter().flatten().filter(|s| matches!(s.stage, Stage::Accepted(_)));
+                s.machine.inbound.iter().flatten().filter(|s| matches!(s.stage, Stage::Accepted(_)));
             if accepted.count() != usize::from(l.from.is_some()) {
-                return wrong("a stranger is kept whose connection is gone");
+                return wrong("an inbound dial is kept whose connection is gone");
             }
             let waits = l.wanted && matches!(l.phase, Phase::Idle | Phase::Failed);
             if waits {

@@ -67,7 +67,7 @@ fn mutated_frames_disturb_nothing_but_their_own_handshake() {
             w.hand(2, &bad);
             let up = [w.processes[0].manager.is_up(a), w.processes[1].manager.is_up(b)];
             assert_eq!(up, was_up, "stage {stage}: {bad:?}");
-            assert!(w.processes[to].met.len() <= 6, "strangers are bounded");
+            assert!(w.processes[to].met.len() <= 6, "they are bounded");
         }
         w.hand(to, &frame);
         // What was broken by them is made anew. Who knows the slot, and forges what follows ACCEPT, can break the

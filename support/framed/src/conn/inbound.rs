@@ -6,10 +6,10 @@ use netmod_core::{PeerName, Time, VcError, VcErrorKind, VcId};
 use super::failure::Failure;
 use super::machine::{Machine, Phase, Step, link_of, token};
 use super::mutant::{Mutant, mutated};
-use super::{Action, Env, Offer, PeerTerms, StrangerId};
+use super::{Action, Env, InboundId, Offer, PeerTerms};
 use crate::wire::Slot;
 
-/// How far a stranger is.
+/// How far an unauthenticated peer is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Stage {
     /// It has said HELLO, and nothing of it is proved.
@@ -22,7 +22,7 @@ pub(super) enum Stage {
 
 /// Somebody who has dialled.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Stranger {
+pub(super) struct Inbound {
     /// What it calls the connection.
     pub(super) slot: Slot,
     /// The endpoint that it has dialled.
@@ -38,66 +38,66 @@ pub(super) struct Stranger {
 }
 
 impl Machine {
-    pub(super) fn stranger(&self, id: StrangerId) -> Option<&Stranger> {
-        self.strangers.get(id.0 as usize)?.as_ref()
+    pub(super) fn inbound(&self, id: InboundId) -> Option<&Inbound> {
+        self.inbound.get(id.0 as usize)?.as_ref()
     }
 
-    fn stranger_mut(&mut self, id: StrangerId) -> Option<&mut Stranger> {
-        self.strangers.get_mut(id.0 as usize)?.as_mut()
+    fn inbound_mut(&mut self, id: InboundId) -> Option<&mut Inbound> {
+        self.inbound.get_mut(id.0 as usize)?.as_mut()
     }
 
     /// The peer that has proved itself and waits for a VC.
-    pub(super) fn waiting_stranger(&self, peer: &PeerName) -> Option<StrangerId> {
-        let waits = |s: &Stranger| s.stage == Stage::Proved && s.peer == *peer;
-        let at = self.strangers.iter().position(|s| s.as_ref().is_some_and(waits))?;
-        Some(StrangerId(at as u32))
+    pub(super) fn waiting_inbound(&self, peer: &PeerName) -> Option<InboundId> {
+        let waits = |s: &Inbound| s.stage == Stage::Proved && s.peer == *peer;
+        let at = self.inbound.iter().position(|s| s.as_ref().is_some_and(waits))?;
+        Some(InboundId(at as u32))
     }
 
     /// A HELLO. `None`: somebody else uses that slot.
-    pub(super) fn greet(&mut self, mut stranger: Stranger, now: Time) -> Option<StrangerId> {
-        if self.by_slot.contains_key(&stranger.slot) {
+    pub(super) fn greet(&mut self, mut inbound: Inbound, now: Time) -> Option<InboundId> {
+        if self.by_slot.contains_key(&inbound.slot) {
             return None;
         }
-        stranger.until = self.at(now + self.params.handshake_timeout);
-        stranger.stage = Stage::Claimed;
-        let (slot, port) = (stranger.slot, stranger.port);
-        let (context, address) = (stranger.terms.context, stranger.terms.address.clone());
-        let at = match self.strangers.iter().position(Option::is_none) {
+        inbound.until = self.at(now + self.params.handshake_timeout);
+        inbound.stage = Stage::Claimed;
+        let (slot, port) = (inbound.slot, inbound.port);
+        let (context, address) = (inbound.terms.context, inbound.terms.address.clone());
+        let at = match self.inbound.iter().position(Option::is_none) {
             Some(at) => {
-                self.strangers[at] = Some(stranger);
+                self.inbound[at] = Some(inbound);
                 at
             }
             None => {
-                self.strangers.push(Some(stranger));
-                self.strangers.len() - 1
+                self.inbound.push(Some(inbound));
+                self.inbound.len() - 1
             }
         };
-        let id = StrangerId(at as u32);
+        let id = InboundId(at as u32);
         self.by_slot.insert(slot, id);
-        self.act(Action::Meet { stranger: id, port, context, address });
+        self.act(Action::Meet { inbound: id, port, context, address });
         Some(id)
     }
 
-    /// Another stranger has come: the one that has had most time makes way.
+    /// Another unauthenticated peer has come: the one that has had most time makes way.
     pub(super) fn make_room(&mut self) {
         let unproved =
-            |s: &Option<Stranger>| s.as_ref().filter(|s| s.stage == Stage::Claimed).map(|s| s.until);
-        if self.strangers.iter().filter_map(unproved).count() < self.params.strangers_max {
+            |s: &Option<Inbound>| s.as_ref().filter(|s| s.stage == Stage::Claimed).map(|s| s.until);
+        if self.inbound.iter().filter_map(unproved).count() < self.params.unauthenticated_max {
             return;
         }
-        let oldest = self.strangers.iter().enumerate().filter_map(|(at, s)| Some((unproved(s)?, at))).min();
+        let oldest = self.inbound.iter().enumerate().filter_map(|(at, s)| Some((unproved(s)?, at))).min();
         if let Some((_, at)) = oldest {
-            self.reject(StrangerId(at as u32), RejectReason::Busy);
+            self.reject(InboundId(at as u32), RejectReason::Busy);
         }
     }
 
     /// PROOF was right.
-    pub(super) fn proved(&mut self, id: StrangerId, env: &mut Env<'_>) {
+    pub(super) fn proved(&mut self, id: InboundId, env: &mut Env<'_>) {
         let until = self.at(env.now + self.params.connect_timeout);
-        let Some(s) = self.stranger_mut(id) else { return };
+        let Some(s) = self.inbound_mut(id) else { return };
         let peer = s.peer;
-        let earlier = self.waiting_stranger(&peer);
-        if let Some(s) = self.stranger_mut(id) {
+        let earlier = self.waiting_inbound(&peer);
+        if let Some(s) = self.inbound_mut(id) {
             s.stage = Stage::Proved;
             s.until = until;
         }
@@ -118,16 +118,16 @@ impl Machine {
 
     /// Whether `a` is a later dial than `b`; of different incarnations that cannot be told, and the one that comes
     /// later is.
-    fn is_later(&self, a: StrangerId, b: StrangerId) -> bool {
-        match (self.stranger(a), self.stranger(b)) {
+    fn is_later(&self, a: InboundId, b: InboundId) -> bool {
+        match (self.inbound(a), self.inbound(b)) {
             (Some(a), Some(b)) => a.incarnation == b.incarnation && a.dial > b.dial,
             _ => false,
         }
     }
 
-    /// Decides about a stranger that has proved itself.
-    pub(super) fn decide(&mut self, id: StrangerId, env: &mut Env<'_>) {
-        let Some(s) = self.stranger(id) else { return };
+    /// Decides about an unauthenticated peer that has proved itself.
+    pub(super) fn decide(&mut self, id: InboundId, env: &mut Env<'_>) {
+        let Some(s) = self.inbound(id) else { return };
         let (peer, incarnation, dial, purpose) = (s.peer, s.incarnation, s.dial, s.purpose);
         if self.finalized {
             return self.reject(id, RejectReason::Finalized);
@@ -192,8 +192,8 @@ impl Machine {
     }
 
     /// Accepts a dial in place of what is under way.
-    fn accept(&mut self, id: StrangerId, vc: VcId, env: &mut Env<'_>) {
-        let Some(s) = self.stranger(id) else { return };
+    fn accept(&mut self, id: InboundId, vc: VcId, env: &mut Env<'_>) {
+        let Some(s) = self.inbound(id) else { return };
         let offer = Offer { peer: s.peer, terms: &s.terms, port: s.port };
         let terms = match (env.terms)(vc, &offer) {
             Ok(terms) => terms,
@@ -214,7 +214,7 @@ impl Machine {
         }
         let timer = self.at(env.now + self.params.promise_timeout);
         let slot = self.slots.take(vc, token);
-        let Some(s) = self.stranger_mut(id) else { return };
+        let Some(s) = self.inbound_mut(id) else { return };
         s.stage = Stage::Accepted(vc);
         s.until = Time::NEVER;
         let (theirs, incarnation, dial) = (s.terms.clone(), s.incarnation, s.dial);
@@ -226,7 +226,7 @@ impl Machine {
         link.incarnation = incarnation;
         link.peer_dial = dial;
         link.timer = timer;
-        self.steps.push_back(Step::Accept { stranger: id, slot, terms, dials: self.dials });
+        self.steps.push_back(Step::Accept { inbound: id, slot, terms, dials: self.dials });
         self.said(vc, env);
         if mutated(Mutant::AdoptOnPromise) {
             self.opened(vc, false, env);
@@ -234,8 +234,8 @@ impl Machine {
     }
 
     /// READY.
-    pub(super) fn ready(&mut self, id: StrangerId, env: &mut Env<'_>) {
-        let Some(Stage::Accepted(vc)) = self.stranger(id).map(|s| s.stage) else { return };
+    pub(super) fn ready(&mut self, id: InboundId, env: &mut Env<'_>) {
+        let Some(Stage::Accepted(vc)) = self.inbound(id).map(|s| s.stage) else { return };
         let link = link_of!(self, vc);
         if link.phase != Phase::Promised || link.from != Some(id) {
             return;
@@ -255,8 +255,8 @@ impl Machine {
     }
 
     /// GOODBYE, or a handshake that has failed.
-    pub(super) fn stranger_left(&mut self, id: StrangerId, env: &mut Env<'_>) {
-        let Some(s) = self.stranger(id) else { return };
+    pub(super) fn inbound_left(&mut self, id: InboundId, env: &mut Env<'_>) {
+        let Some(s) = self.inbound(id) else { return };
         let (stage, peer) = (s.stage, s.peer);
         if let Stage::Accepted(vc) = stage {
             if self.links.get(vc).is_some_and(|l| l.phase == Phase::Promised && l.from == Some(id))
@@ -275,41 +275,41 @@ impl Machine {
     }
 
     /// REJECT, and it is forgotten.
-    pub(super) fn reject(&mut self, id: StrangerId, reason: RejectReason) {
-        let Some(s) = self.stranger(id) else { return };
+    pub(super) fn reject(&mut self, id: InboundId, reason: RejectReason) {
+        let Some(s) = self.inbound(id) else { return };
         let (peer, slot) = (s.peer, s.slot);
         if let Some(link) = self.by_peer.get(&peer).and_then(|vc| self.links.get_mut(*vc))
             && link.waiting == Some(id)
         {
             link.waiting = None;
         }
-        self.steps.push_back(Step::Reject { stranger: id, slot, reason });
+        self.steps.push_back(Step::Reject { inbound: id, slot, reason });
         self.forget(id);
     }
 
     /// Nothing goes to it any more.
-    pub(super) fn forget(&mut self, id: StrangerId) {
-        let Some(s) = self.strangers.get_mut(id.0 as usize).and_then(Option::take) else { return };
+    pub(super) fn forget(&mut self, id: InboundId) {
+        let Some(s) = self.inbound.get_mut(id.0 as usize).and_then(Option::take) else { return };
         if self.by_slot.get(&s.slot) == Some(&id) {
             self.by_slot.remove(&s.slot);
         }
-        while self.strangers.last().is_some_and(Option::is_none) {
-            self.strangers.pop();
+        while self.inbound.last().is_some_and(Option::is_none) {
+            self.inbound.pop();
         }
-        self.act(Action::Forget { stranger: id });
+        self.act(Action::Forget { inbound: id });
     }
 
     /// `refuse_peer`.
     pub(super) fn refuse(&mut self, peer: &PeerName, reason: RejectReason) {
-        while let Some(id) = self.waiting_stranger(peer) {
+        while let Some(id) = self.waiting_inbound(peer) {
             self.reject(id, reason);
         }
     }
 
-    pub(super) fn strangers_timer(&mut self, env: &mut Env<'_>) {
-        for at in 0..self.strangers.len() {
-            let id = StrangerId(at as u32);
-            match self.stranger(id).filter(|s| s.until <= env.now).map(|s| s.stage) {
+    pub(super) fn inbound_timer(&mut self, env: &mut Env<'_>) {
+        for at in 0..self.inbound.len() {
+            let id = InboundId(at as u32);
+            match self.inbound(id).filter(|s| s.until <= env.now).map(|s| s.stage) {
                 // It was silent, and gets no answer.
                 Some(Stage::Claimed) => self.forget(id),
                 Some(Stage::Proved) => self.reject(id, RejectReason::Busy),
@@ -321,9 +321,9 @@ impl Machine {
     /// From now on nobody is accepted, and who waits is told so.
     pub(super) fn shut(&mut self) {
         self.finalized = true;
-        for at in 0..self.strangers.len() {
-            let id = StrangerId(at as u32);
-            if self.stranger(id).is_some_and(|s| s.stage == Stage::Proved) {
+        for at in 0..self.inbound.len() {
+            let id = InboundId(at as u32);
+            if self.inbound(id).is_some_and(|s| s.stage == Stage::Proved) {
                 self.reject(id, RejectReason::Finalized);
             }
         }

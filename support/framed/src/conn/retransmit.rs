@@ -12,10 +12,10 @@ use netmod_connection::{FrameType, HelloError, Initiator, InitiatorStep};
 use netmod_core::VcId;
 
 use super::Env;
+use super::inbound::Inbound;
 use super::machine::{Machine, Phase, Step, link_of};
 use super::mutant::{Mutant, mutated};
 use super::slots;
-use super::strangers::Stranger;
 use crate::wire::Slot;
 
 /// The handshake of a dial that is under way.
@@ -49,11 +49,11 @@ impl Dial {
     }
 }
 
-/// What a stranger has said so far, and what it was told.
+/// What an unauthenticated peer has said so far, and what it was told.
 #[derive(Debug, Default)]
 pub(super) struct Said(Vec<Turn>);
 
-/// Something that a stranger has said.
+/// Something that an unauthenticated peer has said.
 #[derive(Debug)]
 struct Turn {
     heard: Box<[u8]>,
@@ -103,17 +103,17 @@ impl Machine {
         link.again = again;
         match (link.phase, link.from) {
             (Phase::Dialing, _) => self.steps.push_back(Step::HelloAgain { vc, slot: link.slot }),
-            (Phase::Promised, Some(stranger)) if !mutated(Mutant::SaidOnce) => {
-                self.steps.push_back(Step::AcceptAgain { stranger });
+            (Phase::Promised, Some(inbound)) if !mutated(Mutant::SaidOnce) => {
+                self.steps.push_back(Step::AcceptAgain { inbound });
             }
             _ => {}
         }
     }
 
-    /// Whether a stranger is one that a connection has been made with: its HELLO was said again, and is late.
-    pub(super) fn is_with(&self, stranger: &Stranger) -> bool {
-        let link = self.by_peer.get(&stranger.peer).and_then(|vc| self.links.get(*vc));
-        link.and_then(|l| l.theirs.as_ref()).is_some_and(|theirs| theirs.slot == stranger.slot)
+    /// Whether an unauthenticated peer is one that a connection has been made with: its HELLO was said again, and is late.
+    pub(super) fn is_with(&self, inbound: &Inbound) -> bool {
+        let link = self.by_peer.get(&inbound.peer).and_then(|vc| self.links.get(*vc));
+        link.and_then(|l| l.theirs.as_ref()).is_some_and(|theirs| theirs.slot == inbound.slot)
     }
 
     /// Somebody accepts a dial that is not under way: it has not heard that it was given up.

@@ -76,7 +76,7 @@ fn who_has_another_key_or_name_or_release_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn strangers_are_few_and_the_oldest_makes_way() {
+fn unauthenticated_peers_are_few_and_the_oldest_makes_way() {
     let mut w = World::new(9);
     w.vc(8, 0);
     let dials: Vec<VcId> = (0..8).map(|r| w.vc(r, 8)).collect();
@@ -85,7 +85,7 @@ fn strangers_are_few_and_the_oldest_makes_way() {
         w.now = w.now + Duration::from_millis(1);
         w.deliver(r, 8);
     }
-    assert_eq!(w.processes[8].met.len(), 4, "of eight strangers four are kept");
+    assert_eq!(w.processes[8].met.len(), 4, "of eight peers four are kept");
     w.pass(Duration::from_secs(1));
     let log = w.log(8);
     assert!((1..8).all(|r| log.contains(&format!("new {r}"))), "all came through in the end: {log:?}");
