@@ -31,7 +31,7 @@ const LOOK_BUSY: Duration = Duration::from_millis(1);
 /// Unauthenticated peers in their handshakes may take at most so large a part of the descriptors of the process.
 const STRANGERS_SHARE: usize = 4;
 /// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
-const REPEAT: Duration = Duration::from_millis(100);
+const RETRANSMIT: Duration = Duration::from_millis(100);
 
 /// What the netmod has seen, beside what each VC counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl<D: Device> FrameNetmod<D> {
         let inbound = unauthenticated_max(settings.hello_max, sys::descriptor_limit());
         let mut params = Params::new(settings.connect_timeout, settings.dials, inbound, D::WORDS);
         if D::LOSES_HANDSHAKES {
-            params.repeat = REPEAT;
+            params.retransmit = RETRANSMIT;
         }
         FrameNetmod {
             own,

@@ -1,32 +1,26 @@
-//! The end of a connection: FIN and FIN_ACK, RESET, failures that the driver has found, VCs that go.
+//! The end of a connection: FIN and FIN_ACK, RESET, failures that the driver has found, VCs that
+//! go.
 
 use netmod_connection::RejectReason;
-use netmod_core::{VcError, VcErrorKind, VcId};
+use netmod_core::{Time, VcError, VcErrorKind, VcId};
 
-use super::machine::{Machine, Phase, link_of};
-use super::mutant::{Mutant, mutated};
+use super::link::{Event, Life, Phase};
+use super::machine::{Machine, link_of};
 use super::{Action, Env};
 use crate::wire::Kind;
 
 impl Machine {
     pub(super) fn terminate(&mut self, vc: VcId, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
-        match link.phase {
+        match link.phase() {
             Phase::Idle | Phase::Failed => {
-                link.phase = Phase::Idle;
+                link.life = Life::Making;
                 self.act(Action::Terminated { vc });
             }
-            Phase::Dialing | Phase::Backoff => {
+            // The peer may have sent something behind the READY of a promise: that is kept.
+            Phase::Dialing | Phase::Backoff | Phase::Promised => {
                 link.terminating = true;
-                link.wanted = false;
-                self.give_up(vc);
-                self.unbind(vc);
-                self.rested(vc, env);
-            }
-            // The peer may have sent something behind its READY.
-            Phase::Promised => {
-                link.terminating = true;
-                link.wanted = false;
+                self.establish(vc, Event::Cancel, env);
             }
             Phase::Up => self.part(vc, env),
             Phase::Left | Phase::Parting => link.terminating = true,
@@ -37,7 +31,7 @@ impl Machine {
     pub(super) fn part(&mut self, vc: VcId, env: &mut Env<'_>) {
         let timer = self.at(env.now + self.params.parting_timeout);
         let link = link_of!(self, vc);
-        link.phase = Phase::Parting;
+        link.life = Life::Parting;
         link.terminating = true;
         link.timer = timer;
         self.control(vc, Kind::Fin);
@@ -45,31 +39,39 @@ impl Machine {
 
     pub(super) fn fin(&mut self, vc: VcId) {
         let link = link_of!(self, vc);
-        match link.phase {
-            Phase::Up => {
-                link.phase = Phase::Left;
+        match link.life {
+            Life::Up => {
                 link.fin = true;
-                link.timer = netmod_core::Time::NEVER;
                 let text = "it has left without closing its connection with this process by agreement; did it \
                             finalize early, or run into its NETMOD_CLOSE_TIMEOUT?";
-                let error = VcError::new(VcErrorKind::Closed, Some(link.peer), text);
-                self.act(Action::PeerLeft { vc, error });
+                self.left(vc, VcErrorKind::Closed, text);
             }
-            Phase::Parting if !link.fin => {
+            Life::Parting if !link.fin => {
                 link.fin = true;
-                if !mutated(Mutant::NoAckWhileParting) {
-                    self.control(vc, Kind::FinAck);
-                }
+                self.control(vc, Kind::FinAck);
             }
             _ => {}
         }
     }
 
+    /// The peer has no part in the present connection any more: the driver settles what that means.
+    pub(super) fn left(&mut self, vc: VcId, kind: VcErrorKind, text: &str) {
+        let link = link_of!(self, vc);
+        link.life = Life::Left;
+        link.timer = Time::NEVER;
+        let error = VcError::new(kind, Some(link.peer), text);
+        self.act(Action::PeerLeft { vc, error });
+    }
+
+    /// The peer has dialled anew.
+    pub(super) fn superseded(&mut self, vc: VcId, text: &str) {
+        self.left(vc, VcErrorKind::Lost, text);
+    }
+
     pub(super) fn fin_ack(&mut self, vc: VcId, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
-        if link.phase == Phase::Parting {
-            self.unbind(vc);
-            self.rested(vc, env);
+        if link.life == Life::Parting {
+            self.ended(vc, env);
         } else {
             let text = "it acknowledged the end of a connection that goes on; do both sides run the same version \
                         of this library?";
@@ -80,50 +82,40 @@ impl Machine {
 
     pub(super) fn settle(&mut self, vc: VcId, error: Option<VcError>, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
-        if link.phase != Phase::Left {
+        if link.life != Life::Left {
             return;
         }
-        if !mutated(Mutant::NoAck) {
-            self.give_up(vc);
-        }
+        self.give_up(vc, env);
         match error {
             Some(error) => self.down(vc, error, env),
-            None => {
-                self.unbind(vc);
-                self.rested(vc, env);
-            }
+            None => self.ended(vc, env),
         }
     }
 
     pub(super) fn reset(&mut self, vc: VcId, env: &mut Env<'_>) {
         let link = link_of!(self, vc);
-        match link.phase {
+        match link.life {
             // It has read all, and waited in vain for what is on its way.
-            Phase::Parting if link.fin => {
-                self.unbind(vc);
-                self.rested(vc, env);
-            }
-            Phase::Up | Phase::Left | Phase::Parting => {
+            Life::Parting if link.fin => self.ended(vc, env),
+            Life::Up | Life::Left | Life::Parting => {
                 let text = "it has broken the connection off: it failed, gave this process up, or was aborted; its \
                             own messages say why";
                 let error = VcError::new(VcErrorKind::Lost, Some(link.peer), text);
                 self.down(vc, error, env);
             }
-            _ => {}
+            Life::Making | Life::Failed => {}
         }
     }
 
     pub(super) fn abort(&mut self, vc: VcId, error: VcError, env: &mut Env<'_>) {
-        if self.links.get(vc).is_some_and(|l| l.phase != Phase::Failed) {
-            if !mutated(Mutant::SilentAbort) {
-                self.give_up(vc);
-            }
+        if self.links.get(vc).is_some_and(|l| l.life != Life::Failed) {
+            self.give_up(vc, env);
             self.down(vc, error, env);
         }
     }
 
-    pub(super) fn remove(&mut self, vc: VcId) {
-        self.give_up(vc);
+    pub(super) fn remove(&mut self, vc: VcId, env: &mut Env<'_>) {
+        self.give_up(vc, env);
         self.unbind(vc);
         let Some(link) = self.links.remove(vc) else { return };
         if self.by_peer.get(&link.peer) == Some(&vc) {
@@ -136,8 +128,8 @@ impl Machine {
 
     pub(super) fn revive(&mut self, vc: VcId) {
         let link = link_of!(self, vc);
-        if link.phase == Phase::Failed {
-            link.phase = Phase::Idle;
+        if link.life == Life::Failed {
+            link.life = Life::Making;
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Those who have dialled this process: from HELLO to READY, and what becomes of each.
+//! Inbound dials: from HELLO to READY, and what becomes of each.
 
+use netmod_connection::establish::{Claim, Incoming, Verdict};
 use netmod_connection::{Purpose, RejectReason};
 use netmod_core::{PeerName, Time, VcError, VcErrorKind, VcId};
 
-use super::failure::Failure;
-use super::machine::{Machine, Phase, Step, link_of, token};
-use super::mutant::{Mutant, mutated};
+use super::link::{Conn, Event, Life, Phase};
+use super::machine::{Machine, Offered, Step, link_of, token};
 use super::{Action, Env, InboundId, Offer, PeerTerms};
 use crate::wire::Slot;
 
-/// How far an unauthenticated peer is.
+/// The state of an inbound dial.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Stage {
     /// It has said HELLO, and nothing of it is proved.
@@ -20,15 +20,15 @@ pub(super) enum Stage {
     Accepted(VcId),
 }
 
-/// Somebody who has dialled.
+/// A dial of somebody else.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Inbound {
-    /// What it calls the connection.
+    /// Its name for the connection.
     pub(super) slot: Slot,
     /// The endpoint that it has dialled.
     pub(super) port: u8,
     pub(super) stage: Stage,
-    /// How long it may stay what it is.
+    /// The time until which it may stay in its stage.
     pub(super) until: Time,
     pub(super) peer: PeerName,
     pub(super) purpose: Purpose,
@@ -116,8 +116,8 @@ impl Machine {
         }
     }
 
-    /// Whether `a` is a later dial than `b`; of different incarnations that cannot be told, and the one that comes
-    /// later is.
+    /// Returns true if `a` is a later dial of the same incarnation as `b`. Of different
+    /// incarnations the one that comes later counts as later.
     fn is_later(&self, a: InboundId, b: InboundId) -> bool {
         match (self.inbound(a), self.inbound(b)) {
             (Some(a), Some(b)) => a.incarnation == b.incarnation && a.dial > b.dial,
@@ -125,10 +125,10 @@ impl Machine {
         }
     }
 
-    /// Decides about an unauthenticated peer that has proved itself.
+    /// Decides about a dial that has proved itself.
     pub(super) fn decide(&mut self, id: InboundId, env: &mut Env<'_>) {
         let Some(s) = self.inbound(id) else { return };
-        let (peer, incarnation, dial, purpose) = (s.peer, s.incarnation, s.dial, s.purpose);
+        let (peer, incarnation, number, purpose) = (s.peer, s.incarnation, s.dial, s.purpose);
         if self.finalized {
             return self.reject(id, RejectReason::Finalized);
         }
@@ -140,59 +140,35 @@ impl Machine {
         };
         let parting_timeout = self.at(env.now + self.params.parting_timeout);
         let link = link_of!(self, vc);
-        let known = link.incarnation != 0;
-        let replaced = known && link.incarnation != incarnation;
-        if known && !replaced && dial <= link.peer_dial && !mutated(Mutant::StaleDial) {
-            // It has been given up since.
-            return self.reject(id, RejectReason::AlreadyConnected);
-        }
-        match link.phase {
-            Phase::Idle | Phase::Backoff => self.accept(id, vc, env),
-            Phase::Dialing if link.insists() => self.reject(id, RejectReason::Crossing),
-            Phase::Dialing => {
-                if mutated(Mutant::RejectAndAbandon) {
-                    self.give_up(vc);
-                    self.unbind(vc);
-                    return self.reject(id, RejectReason::Crossing);
-                }
-                self.accept(id, vc, env);
-            }
-            // The peer has given up the dial that was promised, or is another process.
-            Phase::Promised => self.accept(id, vc, env),
-            Phase::Failed if replaced => self.accept(id, vc, env),
-            Phase::Failed => self.reject(id, RejectReason::VcDown),
-            Phase::Parting if replaced => {
+        let replaced = link.establish.is_replaced_by(incarnation);
+        let claim = match link.life {
+            // The new process has nothing to do with the failure of the old one.
+            Life::Failed if !replaced => Claim::Refused(RejectReason::VcDown),
+            _ => Claim::Acceptable,
+        };
+        let dial = Incoming { conn: Conn::Inbound(id), incarnation, number, claim };
+        match (link.establish.verdict(&dial), link.life) {
+            (Verdict::Reject(reason), _) => self.reject(id, reason),
+            (Verdict::Accept | Verdict::AcceptInstead, _) => self.accept(id, vc, dial, env),
+            (Verdict::Contested, Life::Parting) if replaced => {
                 link.waiting = Some(id);
-                self.unbind(vc);
-                self.rested(vc, env);
+                self.ended(vc, env);
             }
-            Phase::Up if replaced => {
+            (Verdict::Contested, Life::Up) if replaced => {
                 link.waiting = Some(id);
                 self.superseded(vc, "another process has taken its place; was it restarted?");
             }
             // What the peer said last on the old connection may come yet.
-            Phase::Up => {
+            (Verdict::Contested, Life::Up) => {
                 link.waiting = Some(id);
                 link.timer = link.timer.min(parting_timeout);
-                if mutated(Mutant::Impatient) {
-                    self.superseded(vc, "");
-                }
             }
-            Phase::Parting | Phase::Left => link.waiting = Some(id),
+            (Verdict::Contested, _) => link.waiting = Some(id),
         }
     }
 
-    /// The peer has no part in the present connection any more: the driver settles what that means.
-    pub(super) fn superseded(&mut self, vc: VcId, text: &str) {
-        let link = link_of!(self, vc);
-        link.phase = Phase::Left;
-        link.timer = Time::NEVER;
-        let error = VcError::new(VcErrorKind::Lost, Some(link.peer), text);
-        self.act(Action::PeerLeft { vc, error });
-    }
-
-    /// Accepts a dial in place of what is under way.
-    fn accept(&mut self, id: InboundId, vc: VcId, env: &mut Env<'_>) {
+    /// Accepts a dial in place of what is under way, if this side has terms for it.
+    fn accept(&mut self, id: InboundId, vc: VcId, dial: Incoming<Conn>, env: &mut Env<'_>) {
         let Some(s) = self.inbound(id) else { return };
         let offer = Offer { peer: s.peer, terms: &s.terms, port: s.port };
         let terms = match (env.terms)(vc, &offer) {
@@ -206,48 +182,48 @@ impl Machine {
                 return self.reject(id, RejectReason::Busy);
             }
         };
-        if self.links.get(vc).is_some_and(|l| l.phase == Phase::Dialing) && !mutated(Mutant::AcceptBoth) {
-            self.give_up(vc);
+        let link = link_of!(self, vc);
+        if link.life == Life::Failed {
+            link.life = Life::Making;
         }
-        if !mutated(Mutant::AcceptBoth) {
-            self.unbind(vc);
-        }
-        let timer = self.at(env.now + self.params.promise_timeout);
+        self.run(vc, Event::Incoming(dial), Some((terms, token)), env);
+    }
+
+    /// A dial is accepted, with what was offered for it.
+    pub(super) fn promise(&mut self, vc: VcId, id: InboundId, offered: Option<Offered>) {
+        let Some((terms, token)) = offered else { return };
         let slot = self.slots.take(vc, token);
         let Some(s) = self.inbound_mut(id) else { return };
         s.stage = Stage::Accepted(vc);
         s.until = Time::NEVER;
-        let (theirs, incarnation, dial) = (s.terms.clone(), s.incarnation, s.dial);
+        let theirs = s.terms.clone();
         let link = link_of!(self, vc);
-        link.phase = Phase::Promised;
         link.from = Some(id);
         link.slot = slot;
         link.theirs = Some(Box::new(theirs));
-        link.incarnation = incarnation;
-        link.peer_dial = dial;
-        link.timer = timer;
         self.steps.push_back(Step::Accept { inbound: id, slot, terms, dials: self.dials });
-        self.said(vc, env);
-        if mutated(Mutant::AdoptOnPromise) {
-            self.opened(vc, false, env);
-        }
     }
 
     /// READY.
     pub(super) fn ready(&mut self, id: InboundId, env: &mut Env<'_>) {
-        let Some(Stage::Accepted(vc)) = self.inbound(id).map(|s| s.stage) else { return };
-        let link = link_of!(self, vc);
-        if link.phase != Phase::Promised || link.from != Some(id) {
-            return;
+        if let Some(vc) = self.promised_to(id) {
+            self.establish(vc, Event::Ready { conn: Conn::Inbound(id) }, env);
         }
-        self.opened(vc, false, env);
     }
 
-    /// A frame that is of no open connection. If it is of a promised one, READY, which was before it, is lost, and maybe more.
+    /// The VC whose promised connection was dialled so.
+    fn promised_to(&self, id: InboundId) -> Option<VcId> {
+        let Stage::Accepted(vc) = self.inbound(id)?.stage else { return None };
+        let link = self.links.get(vc)?;
+        (link.phase() == Phase::Promised && link.from == Some(id)).then_some(vc)
+    }
+
+    /// A frame that is of no open connection. If it is of a promised one, READY, which was sent
+    /// before it, is lost, and maybe more.
     pub(super) fn stray(&mut self, slot: Slot, env: &mut Env<'_>) {
         let Some(vc) = self.slots.under_way(slot) else { return };
         let link = link_of!(self, vc);
-        if link.phase == Phase::Promised && !mutated(Mutant::IgnoreStray) {
+        if link.phase() == Phase::Promised {
             let text = "frames were lost: it takes the connection for made, and what says so never came";
             let error = VcError::new(VcErrorKind::Lost, Some(link.peer), text);
             self.abort(vc, error, env);
@@ -258,11 +234,9 @@ impl Machine {
     pub(super) fn inbound_left(&mut self, id: InboundId, env: &mut Env<'_>) {
         let Some(s) = self.inbound(id) else { return };
         let (stage, peer) = (s.stage, s.peer);
-        if let Stage::Accepted(vc) = stage {
-            if self.links.get(vc).is_some_and(|l| l.phase == Phase::Promised && l.from == Some(id))
-                && !mutated(Mutant::KeepPromise)
-            {
-                self.attempt_failed(vc, Failure::Goodbye, false, env);
+        if let Stage::Accepted(_) = stage {
+            if let Some(vc) = self.promised_to(id) {
+                self.establish(vc, Event::Goodbye { conn: Conn::Inbound(id) }, env);
             }
             return;
         }

@@ -10,7 +10,8 @@ use netmod_core::{PeerName, Refusal, Time, VcError, VcErrorKind, VcId};
 
 use super::failure::Failure;
 use super::inbound::{Inbound, Stage};
-use super::machine::{Machine, Phase, Step};
+use super::link::Phase;
+use super::machine::{Machine, Step};
 use super::retransmit::{Dial, Said};
 use super::{Action, Env, InboundId, LocalTerms, Params, PeerTerms, To, terms};
 use crate::wire::{Kind, Slot};
@@ -73,7 +74,7 @@ impl Manager {
 
     /// `vc_destroy`: ends what there is, without a report.
     pub fn remove(&mut self, vc: VcId, env: &mut Env<'_>) {
-        self.machine.remove(vc);
+        self.machine.remove(vc, env);
         self.carry_out(env);
         self.initiators.remove(&vc);
     }
@@ -142,7 +143,7 @@ impl Manager {
 
     /// Whether DATA may be sent on a VC.
     pub fn is_up(&self, vc: VcId) -> bool {
-        self.machine.links.get(vc).is_some_and(|l| l.phase == Phase::Up)
+        self.machine.links.get(vc).is_some_and(|l| l.phase() == Phase::Up)
     }
 
     /// The terms of this side's part of an open connection, `local`, as bytes: what its peer needs to answer if it does not know the connection.
@@ -302,7 +303,7 @@ impl Manager {
                 self.note_refused(step.err().as_ref());
                 // It may have opened the connection that was promised to it.
                 if let Some(Stage::Accepted(vc)) = self.machine.inbound(id).map(|s| s.stage) {
-                    self.machine.give_up(vc);
+                    self.machine.control(vc, Kind::Reset);
                 }
                 self.machine.inbound_left(id, env);
             }
@@ -318,7 +319,7 @@ impl Manager {
             return;
         };
         let dialled = self.machine.links.get(vc).is_some_and(|l| {
-            l.phase == Phase::Dialing && l.slot == slot && l.terms.as_ref().is_some_and(|t| t.port == port)
+            l.phase() == Phase::Dialing && l.slot == slot && l.terms.as_ref().is_some_and(|t| t.port == port)
         });
         let Some(dial) = self.initiators.get_mut(&vc).filter(|_| dialled) else { return };
         let step = dial.on_bytes(bytes);
@@ -357,13 +358,13 @@ impl Manager {
                     }
                     Err(failure) => self.machine.dial_failed(vc, failure, true, env),
                 },
-                Step::HelloAgain { vc, slot } => {
+                Step::RetransmitHello { vc, slot } => {
                     if let Some(dial) = self.initiators.get(&vc) {
                         let bytes = dial.hello().into();
                         env.out.push(Action::Shake { to: To::Vc(vc), kind: Kind::Dial, slot, bytes });
                     }
                 }
-                Step::AcceptAgain { inbound } => {
+                Step::RetransmitAccept { inbound } => {
                     let answer =
                         self.responders.get(&inbound).and_then(|(_, said)| said.last()).map(Box::from);
                     self.tell_again(inbound, answer);

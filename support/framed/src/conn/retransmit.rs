@@ -1,28 +1,23 @@
-//! What is said again while no answer comes, where frames of handshakes may be lost.
+//! Retransmission, where frames of handshakes may be lost.
 //!
-//! Who dials repeats HELLO, and whoever has heard it says again what it said then: CHALLENGE, by which PROOF is said again, by which ACCEPT is. So
-//! each of them comes through in the end, and a REJECT, whose sender has forgotten the handshake, is made anew. Who has promised repeats ACCEPT
-//! by itself: the other side may have given that dial up with a GOODBYE that was lost, and says so again.
+//! The side that dials retransmits HELLO. The other side answers as it answered before: with
+//! CHALLENGE, by which PROOF comes again, by which ACCEPT does. So each of them comes through in
+//! the end. A REJECT, whose sender has forgotten the handshake, is made anew. The side that has
+//! promised retransmits ACCEPT by itself: the other side may have given that dial up with a GOODBYE
+//! that was lost, and says so again.
 //!
-//! READY is not repeated: it goes by the connection that it opens.
-
-use core::time::Duration;
+//! READY is not retransmitted: it goes by the connection that it opens.
 
 use netmod_connection::{FrameType, HelloError, Initiator, InitiatorStep};
-use netmod_core::VcId;
 
-use super::Env;
 use super::inbound::Inbound;
-use super::machine::{Machine, Phase, Step, link_of};
-use super::mutant::{Mutant, mutated};
-use super::slots;
-use crate::wire::Slot;
+use super::machine::Machine;
 
 /// The handshake of a dial that is under way.
 #[derive(Debug)]
 pub(super) struct Dial {
     hello: Box<[u8]>,
-    /// As it was when HELLO was said.
+    /// The state behind HELLO.
     begun: Initiator,
     initiator: Initiator,
 }
@@ -36,7 +31,8 @@ impl Dial {
         &self.hello
     }
 
-    /// A frame of the responder's, whose CHALLENGE may come more than once, and from a responder that has forgotten the first one.
+    /// Takes a frame of the responder's. CHALLENGE may come more than once, and from a responder
+    /// that has forgotten the first one.
     pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HelloError> {
         if FrameType::of(bytes) == Some(FrameType::Challenge) {
             self.initiator = self.begun.clone();
@@ -49,11 +45,11 @@ impl Dial {
     }
 }
 
-/// What an unauthenticated peer has said so far, and what it was told.
+/// The frames of an inbound dial so far, with their answers.
 #[derive(Debug, Default)]
 pub(super) struct Said(Vec<Turn>);
 
-/// Something that an unauthenticated peer has said.
+/// Something that it has said.
 #[derive(Debug)]
 struct Turn {
     heard: Box<[u8]>,
@@ -85,44 +81,10 @@ impl Said {
 }
 
 impl Machine {
-    /// A frame has been said that an answer is awaited to.
-    pub(super) fn said(&mut self, vc: VcId, env: &Env<'_>) {
-        let pause = self.params.repeat;
-        let again = self.at(env.now + pause);
-        let link = link_of!(self, vc);
-        (link.again, link.pause) = (again, pause);
-    }
-
-    /// No answer has come so far.
-    pub(super) fn repeat(&mut self, vc: VcId, env: &Env<'_>) {
-        let link = link_of!(self, vc);
-        link.pause = link.pause.saturating_mul(2);
-        let again = env.now + link.pause;
-        let again = self.at(again);
-        let link = link_of!(self, vc);
-        link.again = again;
-        match (link.phase, link.from) {
-            (Phase::Dialing, _) => self.steps.push_back(Step::HelloAgain { vc, slot: link.slot }),
-            (Phase::Promised, Some(inbound)) if !mutated(Mutant::SaidOnce) => {
-                self.steps.push_back(Step::AcceptAgain { inbound });
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether an unauthenticated peer is one that a connection has been made with: its HELLO was said again, and is late.
+    /// Returns true if a connection has been promised to this dial, or made by it: its HELLO was
+    /// retransmitted, and is late.
     pub(super) fn is_with(&self, inbound: &Inbound) -> bool {
         let link = self.by_peer.get(&inbound.peer).and_then(|vc| self.links.get(*vc));
         link.and_then(|l| l.theirs.as_ref()).is_some_and(|theirs| theirs.slot == inbound.slot)
-    }
-
-    /// Somebody accepts a dial that is not under way: it has not heard that it was given up.
-    pub(super) fn answered_late(&mut self, slot: Slot) {
-        if slot == slots::NONE || self.params.repeat == Duration::MAX || mutated(Mutant::VoidInSilence) {
-            return;
-        }
-        if let Some((vc, _)) = self.links.iter().find(|(_, l)| l.void == slot) {
-            self.steps.push_back(Step::Goodbye { vc, slot });
-        }
     }
 }

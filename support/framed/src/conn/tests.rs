@@ -358,7 +358,7 @@ fn a_silent_peer_is_unreachable_at_the_deadline() {
     }
     let log = w.log(0);
     assert_eq!(log.len(), 1, "{log:?}");
-    assert!(log[0].contains("down Unreachable rank 1: no connection by the device after 3 dials"), "{log:?}");
+    assert!(log[0].contains("down Unreachable rank 1: no connection by the device after 4 dials"), "{log:?}");
     assert!(log[0].contains("no answer") && log[0].contains("(after 20.0 s)"), "{log:?}");
     w.wires[0][1].clear();
     w.assert_quiet();

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::io;
 
 use netmod_connection::RejectReason;
+use netmod_connection::establish::Rules;
 use netmod_core::{PeerName, Time, VcError, VcId};
 
 use crate::device::Words;
@@ -17,15 +18,18 @@ pub struct Params {
     pub connect_timeout: Duration,
     /// From a dial to its answer; an unauthenticated peer has as long to prove itself.
     pub handshake_timeout: Duration,
-    /// From a promise to READY. Whoever it was given to may compute meanwhile, and takes the connection for made when it looks again.
+    /// From a promise to READY. Whoever it was given to may compute meanwhile, and takes the
+    /// connection for made when it looks again.
     pub promise_timeout: Duration,
     /// Pause after the first dial that failed; doubled after each.
     pub backoff_min: Duration,
     /// Longest pause between dials.
     pub backoff_max: Duration,
-    /// From a frame of a handshake to its repetition, doubled after each; `Duration::MAX` where none is lost.
-    pub repeat: Duration,
-    /// From FIN to FIN_ACK; and how long a peer that dials anew waits for the end of its old connection.
+    /// From a frame of a handshake to its retransmission, doubled after each; `Duration::MAX` where
+    /// none is lost.
+    pub retransmit: Duration,
+    /// From FIN to FIN_ACK; and how long a peer that dials anew waits for the end of its old
+    /// connection.
     pub parting_timeout: Duration,
     /// Most handshakes of unauthenticated peers that have not proved themselves; at least 1.
     pub unauthenticated_max: usize,
@@ -34,7 +38,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// The usual times for a connect timeout into which so many handshakes fit, where no frame is lost.
+    /// The usual times for a connect timeout into which so many handshakes fit, where no frame is
+    /// lost.
     pub fn new(connect_timeout: Duration, dials: u32, unauthenticated_max: usize, words: Words) -> Params {
         Params {
             connect_timeout,
@@ -42,13 +47,29 @@ impl Params {
             promise_timeout: connect_timeout,
             backoff_min: Duration::from_millis(1),
             backoff_max: Duration::from_secs(1),
-            repeat: Duration::MAX,
+            retransmit: Duration::MAX,
             parting_timeout: Duration::from_secs(2),
             unauthenticated_max: unauthenticated_max.max(1),
             words,
         }
     }
+    /// The same for the machine by which a connection comes about.
+    pub(super) fn rules(&self) -> Rules {
+        Rules {
+            connect_timeout: self.connect_timeout,
+            handshake_timeout: self.handshake_timeout,
+            promise_timeout: self.promise_timeout,
+            backoff_min: self.backoff_min,
+            backoff_max: self.backoff_max,
+            crossing_wait: CROSSING_WAIT.min(self.backoff_max),
+            retransmit: self.retransmit,
+            held: false,
+        }
+    }
 }
+
+/// Pause after a REJECT that announces the peer's own dial.
+const CROSSING_WAIT: Duration = Duration::from_millis(50);
 
 /// This side's part of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -63,7 +84,8 @@ pub struct LocalTerms {
     pub frame: u32,
     /// Which receive context of that endpoint.
     pub context: u8,
-    /// This side's end of the connection, in the device's words; empty where nothing is to be connected.
+    /// This side's end of the connection, in the device's words; empty where nothing is to be
+    /// connected.
     pub end: Box<[u8]>,
     /// The address of the endpoint, as the device gives it.
     pub address: Box<[u8]>,
@@ -99,7 +121,8 @@ pub struct Offer<'a> {
     pub port: u8,
 }
 
-/// A peer that is known by its HELLO alone. The number is free for another after [`Action::Forget`].
+/// A peer that is known by its HELLO alone. The number is free for another after
+/// [`Action::Forget`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InboundId(pub u32);
 
@@ -116,7 +139,8 @@ pub enum To {
 /// What the driver has to do, in order.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Keep the address of somebody who has dialled, until [`Action::Forget`]. It is a claim: nothing is proved.
+    /// Keep the address of somebody who has dialled, until [`Action::Forget`]. It is a claim:
+    /// nothing is proved.
     Meet {
         /// Who.
         inbound: InboundId,
@@ -127,7 +151,8 @@ pub enum Action {
         /// The address.
         address: Box<[u8]>,
     },
-    /// Nothing goes to the peer any more; its address is free when what was sent before has completed.
+    /// Nothing goes to the peer any more; its address is free when what was sent before has
+    /// completed.
     Forget {
         /// Who.
         inbound: InboundId,
@@ -147,7 +172,8 @@ pub enum Action {
     Control {
         /// Where to.
         to: To,
-        /// [`Kind::Fin`] or [`Kind::FinAck`] (the driver adds the number of DATA frames), or [`Kind::Reset`].
+        /// [`Kind::Fin`] or [`Kind::FinAck`] (the driver adds the number of DATA frames), or
+        /// [`Kind::Reset`].
         kind: Kind,
         /// For the header.
         slot: Slot,
@@ -163,8 +189,8 @@ pub enum Action {
         /// The peer's part of it.
         peer: PeerTerms,
     },
-    /// The peer has ended the connection, orderly or by taking its place. Whether that matters is the driver's to
-    /// say, by [`super::Manager::settle`], before it reads on.
+    /// The peer has ended the connection, orderly or by taking its place. Whether that matters is
+    /// the driver's to say, by [`super::Manager::settle`], before it reads on.
     PeerLeft {
         /// Of which VC.
         vc: VcId,
@@ -183,7 +209,8 @@ pub enum Action {
         /// Why.
         error: VcError,
     },
-    /// A peer that has no VC has proved itself: [`super::Manager::add`] or [`super::Manager::refuse`] it.
+    /// A peer that has no VC has proved itself: [`super::Manager::add`] or
+    /// [`super::Manager::refuse`] it.
     NewPeer {
         /// Its name.
         peer: PeerName,

@@ -3,6 +3,7 @@
 
 mod frame;
 mod model;
+mod mutant;
 mod size;
 mod steps;
 
@@ -12,8 +13,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use model::{Model, Stop, World};
 use size::{Size, Timeouts};
 
-use super::machine::Phase;
-use super::mutant::{Mutant, with};
+use super::link::Phase;
+use mutant::Mutant;
 
 #[derive(Default, Debug)]
 struct Seen {
@@ -35,8 +36,8 @@ fn hash(w: &World) -> u128 {
 }
 
 /// Looks at so many worlds at most.
-fn explore(size: Size, most: usize) -> Result<Seen, String> {
-    let (model, start) = Model::new(size);
+fn explore(size: Size, mutant: Option<Mutant>, most: usize) -> Result<Seen, String> {
+    let (model, start) = Model::new(size, mutant);
     let mut known = HashMap::from([(hash(&start), 0usize)]);
     let mut worlds = vec![(start, 0)];
     // From where each world can be reached; and from which ones nothing more has to happen, or cannot be followed.
@@ -105,7 +106,7 @@ fn history(worlds: &[(World, usize)], mut at: usize) -> String {
             line += &format!(
                 "\n  {:?} {:?}",
                 s.phase(),
-                s.link().map(|l| (l.slot, l.from, l.wanted, l.terminating))
+                s.link().map(|l| (l.slot, l.from, l.establish.is_wanted(), l.terminating))
             );
         }
         w.in_flight().for_each(|f| line += &format!("\n    {f}"));
@@ -127,6 +128,7 @@ const QUIET: &[Size] = &[
     Size { wishes: [2, 2], ..Size::SMALL },
     Size { in_order: true, wishes: [2, 2], terminates: [1, 1], ..Size::SMALL },
     Size { wishes: [2, 1], terminates: [1, 0], ..Size::SMALL },
+    Size { wishes: [1, 2], terminates: [0, 1], ..Size::SMALL },
     Size { wishes: [1, 2], terminates: [0, 2], ..Size::SMALL },
     Size { wishes: [1, 1], terminates: [1, 1], ..Size::SMALL },
 ];
@@ -137,7 +139,9 @@ const TOLD: &[Size] = &[
     Size { aborts: [0, 1], terminates: [1, 0], ..Size::SMALL },
     Size { aborts: [1, 0], revivals: [1, 1], wishes: [2, 0], dials: 2, ..Size::SMALL },
     Size { aborts: [0, 1], revivals: [1, 1], wishes: [2, 1], dials: 2, in_order: true, ..Size::SMALL },
+    Size { aborts: [1, 0], terminates: [0, 1], ..Size::SMALL },
     Size { removals: [1, 0], wishes: [2, 1], dials: 2, ..Size::SMALL },
+    Size { removals: [0, 1], wishes: [1, 2], dials: 2, ..Size::SMALL },
     Size { removals: [0, 1], terminates: [1, 0], dials: 2, ..Size::SMALL },
     Size { busy: true, terminates: [1, 0], wishes: [2, 1], dials: 2, ..Size::SMALL },
     Size { busy: true, terminates: [1, 1], revivals: [1, 1], dials: 2, in_order: true, ..Size::SMALL },
@@ -157,6 +161,7 @@ const FAULTY: &[Size] = &[
     Size { restarts: [1, 0], same_address: true, ..LONG },
     Size { restarts: [1, 0], wishes: [1, 0], terminates: [0, 1], busy: true, ..LONG },
     Size { restarts: [0, 1], wishes: [2, 1], revivals: [1, 0], busy: true, ..LONG },
+    Size { restarts: [1, 0], wishes: [1, 2], revivals: [0, 1], busy: true, ..LONG },
     Size { aborts: [1, 0], removals: [0, 1], losses: 1, wishes: [1, 0], ..LONG },
     Size { wishes: [1, 0], ..ANY },
     Size { wishes: [1, 0], losses: 1, terminates: [0, 1], ..ANY },
@@ -188,10 +193,10 @@ const LARGE: &[Size] = &[
     Size { losses: 1, ..ANY },
 ];
 
-fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
+fn run(sizes: &[Size], mutant: Option<Mutant>, most: usize) -> Result<Seen, String> {
     let mut all = Seen::default();
     for size in sizes {
-        let seen = explore(*size, most).map_err(|e| format!("{size:?}: {e}"))?;
+        let seen = explore(*size, mutant, most).map_err(|e| format!("{size:?}: {e}"))?;
         println!("{size:?}: {} states, {} ends, {} cut", seen.states, seen.ends, seen.bounded);
         all.spaces.push((format!("{size:?}"), seen.states));
         all.states += seen.states;
@@ -204,7 +209,7 @@ fn run(sizes: &[Size], most: usize) -> Result<Seen, String> {
 
 /// Explores the right machines, and records how many states there are.
 fn right(sizes: &[Size]) -> Seen {
-    let seen = run(sizes, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
+    let seen = run(sizes, None, usize::MAX).unwrap_or_else(|e| panic!("{e}"));
     seen.spaces.iter().for_each(|(size, states)| netmod_models::state_space(module_path!(), size, *states));
     seen
 }
@@ -247,10 +252,8 @@ const FEW: usize = 3_000;
 fn known_mistakes_are_found() {
     let mut missed = vec![];
     for mutant in Mutant::ALL {
-        let error = with(Some(mutant), || {
-            [QUIET, TOLD, LOSSY, FAULTY].iter().try_for_each(|s| run(s, FEW).map(drop))
-        })
-        .err();
+        let sizes = [QUIET, TOLD, LOSSY, FAULTY];
+        let error = sizes.iter().try_for_each(|s| run(s, Some(mutant), FEW).map(drop)).err();
         match error {
             Some(error) => {
                 netmod_models::mutant(module_path!(), format_args!("{mutant:?}"));

@@ -13,10 +13,12 @@ use netmod_connection::Purpose;
 use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcId};
 
 use super::frame::Frame;
+use super::mutant::Mutant;
 use super::size::{Size, Timeouts};
 use crate::conn::failure::Failure;
 use crate::conn::inbound::{Inbound, Stage};
-use crate::conn::machine::{Link, Machine, Phase, Step};
+use crate::conn::link::{Life, Link, Phase};
+use crate::conn::machine::{Machine, Step};
 use crate::conn::slots::NONE;
 use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
 use crate::device::Words;
@@ -90,8 +92,13 @@ pub(super) enum Stop {
 /// What a machine is asked to do.
 type Call<'f> = Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + 'f>;
 
+/// The time of everything but timeouts, which are later than retransmissions.
+pub(super) const NOW: Time = Time::ZERO;
+pub(super) const LATE: Time = Time(1);
+
 pub(super) struct Model {
     pub(super) size: Size,
+    pub(super) mutant: Option<Mutant>,
     /// The handle of the VC of each side; a VC that is made anew has it again.
     vc: VcId,
     pub(super) edges: std::cell::RefCell<BTreeSet<(Phase, Phase, &'static str)>>,
@@ -111,19 +118,26 @@ impl Side {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        self.link().map_or(Phase::Idle, |l| l.phase)
+        self.link().map_or(Phase::Idle, Link::phase)
     }
 
-    /// A deadline has come, or may have.
-    pub(super) fn is_due(&self) -> bool {
-        let m = &self.machine;
-        m.links.iter().any(|(_, l)| l.timer.min(l.give_up) == Time::ZERO)
-            || m.inbound.iter().flatten().any(|s| s.until == Time::ZERO)
+    /// Returns true if an inbound dial may have waited for too long.
+    pub(super) fn has_inbound(&self) -> bool {
+        self.machine.inbound.iter().flatten().any(|s| s.until != Time::NEVER)
     }
 
-    /// Something may be said again.
-    pub(super) fn may_repeat(&self) -> bool {
-        self.machine.links.iter().any(|(_, l)| l.again == Time::ZERO)
+    /// Makes sides equal that differ only in counts, dice, and the time since the origin.
+    fn normalize(&mut self, vc: VcId, since: Duration) {
+        let earlier = |time: &mut Time| {
+            if *time != Time::NEVER {
+                *time = Time::ZERO + time.since(Time::ZERO + since);
+            }
+        };
+        if let Some(l) = self.machine.links.get_mut(vc) {
+            l.establish.normalize(since);
+            earlier(&mut l.timer);
+        }
+        self.machine.inbound.iter_mut().flatten().for_each(|s| earlier(&mut s.until));
     }
 }
 
@@ -166,9 +180,9 @@ impl World {
 }
 
 impl Model {
-    pub(super) fn new(size: Size) -> (Model, World) {
+    pub(super) fn new(size: Size, mutant: Option<Mutant>) -> (Model, World) {
         let vc = Slab::<Vc, netmod_core::slab::VcKind>::new().insert(Vc::new(name(0), 0));
-        let model = Model { size, vc, edges: Default::default() };
+        let model = Model { size, mutant, vc, edges: Default::default() };
         let side = |x: usize| Side {
             machine: Machine::new(model.params()),
             vc: None,
@@ -209,7 +223,7 @@ impl Model {
     }
 
     pub(super) fn params(&self) -> Params {
-        let wait = |ends: bool| if ends { Duration::ZERO } else { Duration::MAX };
+        let wait = |ends: bool| if ends { LATE - NOW } else { Duration::MAX };
         Params {
             connect_timeout: wait(self.size.impatient),
             handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
@@ -217,7 +231,7 @@ impl Model {
             backoff_max: Duration::ZERO,
             // Where frames of handshakes are lost, promises are not: the lack of what is said of them would be covered up.
             promise_timeout: wait(self.size.timeouts != Timeouts::Never && self.size.drops == 0),
-            repeat: wait(self.size.drops > 0),
+            retransmit: if self.size.drops > 0 { Duration::ZERO } else { Duration::MAX },
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
             unauthenticated_max: 2,
             words: Words::SAMPLE,
@@ -227,7 +241,8 @@ impl Model {
     pub(super) fn add(&self, w: &mut World, x: usize) -> Result<(), Stop> {
         w.sides[x].vc = Some(self.vc);
         w.sides[x].asked = false;
-        self.call(w, x, "", |m, vc, env| m.add(vc, name(x), name(1 - x), Purpose::Vc, env))
+        let me = self.mutant.map_or(name(x), |m| m.name(name(x)));
+        self.call(w, x, "", |m, vc, env| m.add(vc, me, name(1 - x), Purpose::Vc, env))
     }
 
     /// The program sends a message.
@@ -245,15 +260,28 @@ impl Model {
         what: &'static str,
         f: impl FnOnce(&mut Machine, VcId, &mut Env<'_>),
     ) -> Result<(), Stop> {
-        self.call_boxed(w, x, what, Box::new(f))
+        self.call_at(w, x, what, NOW, Box::new(f))
     }
 
-    fn call_boxed(&self, w: &mut World, x: usize, what: &'static str, f: Call<'_>) -> Result<(), Stop> {
+    /// Lets a side's waits end.
+    pub(super) fn time_out(&self, w: &mut World, x: usize) -> Result<(), Stop> {
+        self.call_at(w, x, "timer", LATE, Box::new(|m, _, env| m.timer(env)))
+    }
+
+    /// The hook of all mutants is around the call.
+    fn call_at(
+        &self,
+        w: &mut World,
+        x: usize,
+        what: &'static str,
+        now: Time,
+        f: Call<'_>,
+    ) -> Result<(), Stop> {
         let used = w.tokens();
         let mut fresh = (1..).filter(|t| !used.contains(t));
         let mut out = vec![];
         let mut env = Env {
-            now: Time::ZERO,
+            now,
             random: &mut |b| {
                 b.copy_from_slice(&fresh.next().unwrap_or(u32::MAX).to_le_bytes());
                 Ok(())
@@ -261,14 +289,21 @@ impl Model {
             terms: &mut |_, offer| Ok(terms(offer.terms.port)),
             out: &mut out,
         };
-        let before = w.sides[x].phase();
+        let side = &mut w.sides[x];
+        let before = side.phase();
         // What is sent in this call is of the connection that there was.
-        let of = w.sides[x].link().map_or(NONE, |l| l.slot);
-        f(&mut w.sides[x].machine, self.vc, &mut env);
-        if let Some(l) = w.sides[x].machine.links.get_mut(self.vc) {
-            l.forget_counts();
+        let of = side.link().map_or(NONE, |l| l.slot);
+        let stood = (side.link().map_or(Life::Making, |l| l.life), side.machine.slots.len());
+        // Who waits for nothing is not disturbed by an early look at the clock.
+        side.machine.next = Time::ZERO;
+        if self.mutant.is_none_or(|m| m.before(what, side)) {
+            f(&mut side.machine, self.vc, &mut env);
         }
-        let after = w.sides[x].phase();
+        if let Some(mutant) = self.mutant {
+            mutant.after(what, stood, side, &mut env);
+        }
+        side.normalize(self.vc, now - NOW);
+        let after = side.phase();
         if before != after {
             self.edges.borrow_mut().insert((before, after, what));
         }
@@ -298,7 +333,7 @@ impl Model {
         let incarnation = w.sides[x].incarnation;
         match step {
             Step::Hello { slot, dial, .. } => self.put(w, x, own, Frame::Dial { slot, dial, incarnation }),
-            Step::HelloAgain { slot, .. } => {
+            Step::RetransmitHello { slot, .. } => {
                 let dial = w.sides[x].machine.dials;
                 self.put(w, x, own, Frame::Dial { slot, dial, incarnation });
             }
@@ -309,7 +344,7 @@ impl Model {
                     self.put(w, x, To::Inbound(inbound), Frame::Accept { slot, own, incarnation, dials });
                 }
             }
-            Step::AcceptAgain { inbound } => {
+            Step::RetransmitAccept { inbound } => {
                 let side = &w.sides[x];
                 let (dials, from) = (side.machine.dials, side.machine.inbound(inbound).map(|s| s.slot));
                 if let Some((slot, own)) = from.zip(side.link().map(|l| l.slot)) {
@@ -365,7 +400,7 @@ impl Model {
             let number = w.sides[x].sent;
             self.put(w, x, to, Frame::Data { slot, of, number });
         }
-        let ends = |l: &Link| l.phase == Phase::Up && l.terminating;
+        let ends = |l: &Link| l.phase() == Phase::Up && l.terminating;
         if w.sides[x].terminating && w.sides[x].link().is_some_and(ends) {
             return self.call(w, x, "terminate", |m, vc, env| m.terminate(vc, env));
         }
@@ -374,9 +409,11 @@ impl Model {
 
     pub(super) fn deliver(&self, w: &mut World, x: usize, d: usize) -> Result<(), Stop> {
         let Some(frame) = w.wires[x][d].pop_front() else { return Ok(()) };
+        let frame = self.mutant.map_or(frame.clone(), |m| m.frame(frame));
         let under_way = |w: &World, slot| {
             let m = &w.sides[x].machine;
-            let dialling = m.links.get(self.vc).is_some_and(|l| l.phase == Phase::Dialing && l.slot == slot);
+            let dialling =
+                m.links.get(self.vc).is_some_and(|l| l.phase() == Phase::Dialing && l.slot == slot);
             m.slots.under_way(slot).is_some() && dialling
         };
         let by_slot = |w: &World, slot: &Slot| w.sides[x].machine.by_slot.get(slot).copied();
@@ -397,7 +434,7 @@ impl Model {
                 if let Some(id) = by_slot(w, &slot) {
                     return self.call(w, x, "again", |m, _, _| {
                         if m.inbound(id).is_some_and(|s| matches!(s.stage, Stage::Accepted(_))) {
-                            m.steps.push_back(Step::AcceptAgain { inbound: id });
+                            m.steps.push_back(Step::RetransmitAccept { inbound: id });
                         }
                     });
                 }
@@ -496,24 +533,24 @@ impl Model {
                 return wrong("of two dials of one peer none was refused");
             }
             let Some(l) = s.link() else { continue };
-            let has = matches!(l.phase, Phase::Idle | Phase::Backoff | Phase::Failed);
+            let has = matches!(l.phase(), Phase::Idle | Phase::Backoff | Phase::Failed);
             if s.machine.slots.len() != usize::from(!has) {
-                return wrong(format!("{} slots in {:?}", s.machine.slots.len(), l.phase));
+                return wrong(format!("{} slots in {:?}", s.machine.slots.len(), l.phase()));
             }
             let accepted =
                 s.machine.inbound.iter().flatten().filter(|s| matches!(s.stage, Stage::Accepted(_)));
             if accepted.count() != usize::from(l.from.is_some()) {
                 return wrong("an inbound dial is kept whose connection is gone");
             }
-            let waits = l.wanted && matches!(l.phase, Phase::Idle | Phase::Failed);
+            let waits = l.establish.is_wanted() && matches!(l.phase(), Phase::Idle | Phase::Failed);
             if waits {
-                return wrong(format!("messages wait for nothing in {:?}", l.phase));
+                return wrong(format!("messages wait for nothing in {:?}", l.phase()));
             }
         }
         if let (Some(la), Some(lb)) = (a.link(), b.link())
-            && la.phase == Phase::Up
-            && lb.phase == Phase::Up
-            && (la.incarnation, lb.incarnation) == (b.incarnation, a.incarnation)
+            && la.phase() == Phase::Up
+            && lb.phase() == Phase::Up
+            && (la.establish.incarnation(), lb.establish.incarnation()) == (b.incarnation, a.incarnation)
             && let (Some(ta), Some(tb)) = (&la.theirs, &lb.theirs)
             && (ta.slot, tb.slot) != (lb.slot, la.slot)
             && !w.faulty

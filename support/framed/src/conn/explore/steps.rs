@@ -5,7 +5,8 @@ use netmod_core::{Time, VcError, VcErrorKind};
 use super::frame::Frame;
 use super::model::{Model, Stop, World};
 use super::size::Timeouts;
-use crate::conn::machine::{Machine, Phase};
+use crate::conn::link::Phase;
+use crate::conn::machine::Machine;
 
 impl Model {
     /// What may happen next.
@@ -24,20 +25,18 @@ impl Model {
                 Phase::Backoff => self.size.long_pauses,
                 _ => self.size.timeouts == Timeouts::Long,
             };
-            if side.is_due() && (!long || w.is_empty()) {
+            if self.is_due(w, x) && (!long || w.is_empty()) {
                 must = true;
                 steps.push(self.step(w, |w| {
-                    // Who waits for nothing is not disturbed by an early look at the clock.
-                    w.sides[x].machine.next = Time::ZERO;
                     w.faulty |= self.size.timeouts == Timeouts::Any;
-                    self.call(w, x, "timer", |m, _, env| m.timer(env))
+                    self.time_out(w, x)
                 }));
             }
-            if side.may_repeat() && (w.is_empty() || w.repeats > 0) {
+            let waits = matches!(side.phase(), Phase::Dialing | Phase::Promised);
+            if waits && self.size.drops > 0 && (w.is_empty() || w.repeats > 0) {
                 must |= w.is_empty();
                 steps.push(self.step(w, |w| {
                     w.repeats -= u8::from(!w.is_empty());
-                    w.sides[x].machine.next = Time::ZERO;
                     self.call(w, x, "repeat", |m, _, env| m.timer(env))
                 }));
             }
@@ -65,6 +64,20 @@ impl Model {
             }));
         }
         (steps, must)
+    }
+
+    /// Returns true if something a side waits for may be late.
+    fn is_due(&self, w: &World, x: usize) -> bool {
+        let Some(l) = w.sides[x].link() else { return w.sides[x].has_inbound() };
+        let ends = self.size.timeouts != Timeouts::Never;
+        let gives_up = self.size.impatient && l.establish.is_wanted();
+        let making = match l.phase() {
+            Phase::Dialing => ends || gives_up,
+            Phase::Promised => ends && self.size.drops == 0 || gives_up,
+            Phase::Backoff => true,
+            _ => false,
+        };
+        making || l.timer != Time::NEVER || w.sides[x].has_inbound()
     }
 
     /// What the program, or fate, may do to a side. Messages and terminations that are planned have to happen.
@@ -104,7 +117,7 @@ impl Model {
                 s.removals -= 1;
                 (s.queued, s.terminating) = (0, false);
                 w.faulty = true;
-                self.call(w, x, "", |m, vc, _| m.remove(vc))?;
+                self.call(w, x, "", |m, vc, env| m.remove(vc, env))?;
                 w.sides[x].vc = None;
                 Ok(())
             }));

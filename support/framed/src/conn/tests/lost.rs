@@ -7,7 +7,7 @@ const SOON: Duration = Duration::from_secs(2);
 
 fn lossy() -> (World, [VcId; 2]) {
     let mut params = Params::new(TIMEOUT, 4, 4, Words::SAMPLE);
-    params.repeat = Duration::from_millis(100);
+    params.retransmit = Duration::from_millis(100);
     let mut w = World::with(2, params);
     let vcs = [w.vc(0, 1), w.vc(1, 0)];
     (w, vcs)
