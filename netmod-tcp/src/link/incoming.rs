@@ -1,11 +1,10 @@
-//! What a link does with a connection that the peer has made.
+//! Incoming connections: a link's answer to a dial of the peer.
 
 use netmod_connection::RejectReason;
+use netmod_connection::establish::{Claim, Event, Incoming, Verdict};
 use netmod_core::Time;
 
-use super::arbiter::{self, Verdict};
-use super::machine::{FRESH, GREATER, PROVISIONAL, RESUMING, SHUTTING};
-use super::mutant::{Mutant, mutated};
+use super::machine::{FRESH, Life, PROVISIONAL, RESUMING, SHUTTING};
 use super::{Actions, ConnKey, DownCause, Failure, Hail, Link, LinkAction, LinkConfig, Phase};
 
 impl Link {
@@ -17,95 +16,72 @@ impl Link {
         cfg: &LinkConfig,
         acts: &mut Actions,
     ) {
-        let known = hail.session != 0 && hail.session == self.session;
-        let replaced = self.peer != 0 && self.peer != hail.incarnation;
+        let replaced = self.establish.is_replaced_by(hail.incarnation);
         if replaced && self.incoming_replaced(conn, hail, now, cfg, acts) {
             return;
         }
-        if !replaced && hail.dial != 0 && hail.dial <= self.dial && !mutated(Mutant::StaleDial) {
-            // It has been given up since.
-            acts.push(LinkAction::SendReject(conn, RejectReason::AlreadyConnected));
-            return;
+        let (incarnation, number, claim) = (hail.incarnation, hail.dial, self.claim(hail));
+        let dial = Incoming { conn, incarnation, number, claim };
+        if self.establish.verdict(&dial) == Verdict::Contested {
+            if !self.end_for(conn, now, cfg, acts) {
+                return;
+            }
+            self.establish(Event::Incoming(dial), now, cfg, acts);
+            // What the session has to say waits for the new connection.
+            self.establish(Event::Want, now, cfg, acts);
+        } else {
+            self.establish(Event::Incoming(dial), now, cfg, acts);
         }
-        let shut = self.has(SHUTTING) && !(known && (self.has(RESUMING) || self.phase == Phase::Up));
-        if hail.session != 0 && !known && !shut {
-            // What begins that session may be under way: the ACCEPT to the own dial, or the SUSPEND on the connection.
-            let may_begin = matches!(self.phase, Phase::Dialing | Phase::Promised | Phase::Up);
-            let unsure = may_begin && self.session == 0 && !mutated(Mutant::RefuseUnsure);
-            let reason = if unsure { RejectReason::Crossing } else { RejectReason::NoSession };
-            acts.push(LinkAction::SendReject(conn, reason));
-            return;
+        if self.phase() == Phase::Promised && self.conn() == Some(conn) {
+            self.promised(hail);
         }
-        if hail.session == 0 && self.has(RESUMING) && !shut && !mutated(Mutant::FreshForLost) {
+    }
+
+    /// Returns whether the dial may be accepted, by the session that it is for and the phase.
+    fn claim(&self, hail: Hail) -> Claim {
+        let known = hail.session != 0 && hail.session == self.session;
+        let wanted = known && (self.has(RESUMING) || self.life == Life::Up);
+        Claim::Refused(match self.life {
+            Life::Parting if known => return Claim::Acceptable,
+            _ if self.has(SHUTTING) && !wanted => RejectReason::Finalized,
+            // What begins that session may be under way: the ACCEPT to the own dial, or the SUSPEND
+            // on the connection.
+            _ if hail.session != 0 && !known => match self.phase() {
+                Phase::Dialing | Phase::Promised | Phase::Up if self.session == 0 => RejectReason::Crossing,
+                _ => RejectReason::NoSession,
+            },
             // A dial from before: one who knows of the session asks for it.
-            acts.push(LinkAction::SendReject(conn, RejectReason::AlreadyConnected));
-            return;
+            Life::Making if hail.session == 0 && self.has(RESUMING) => RejectReason::AlreadyConnected,
+            Life::Making => return Claim::Acceptable,
+            Life::Up if known => return Claim::Acceptable,
+            Life::Up => RejectReason::AlreadyConnected,
+            Life::Parting => RejectReason::Closing,
+            Life::Failed => RejectReason::VcDown,
+            Life::Shut => RejectReason::Finalized,
+        })
+    }
+
+    /// The peer asks on a new connection for the session of the adopted one, which it has lost.
+    /// Returns true if the new one may be accepted.
+    fn end_for(&mut self, conn: ConnKey, now: Time, cfg: &LinkConfig, acts: &mut Actions) -> bool {
+        if self.life == Life::Up && self.next != ConnKey::NONE && self.establish.survives() {
+            // Both have found a better way, or the peer has lost the connection and connects again
+            // when this is settled.
+            acts.push(LinkAction::SendReject(conn, RejectReason::Crossing));
+            return false;
         }
-        match self.phase {
-            // Both have found a better way, or the peer has lost the connection and connects again when this is settled.
-            Phase::Up
-                if known
-                    && self.next != ConnKey::NONE
-                    && self.has(GREATER)
-                    && !mutated(Mutant::AcceptBothMoves) =>
-            {
-                acts.push(LinkAction::SendReject(conn, RejectReason::Crossing));
-                return;
-            }
-            // The peer has lost the connection.
-            Phase::Up if known => {
-                if !mutated(Mutant::AcceptBothMoves) {
-                    self.end_move(acts);
-                }
-                acts.push(LinkAction::Close(self.conn));
-                self.suspend(Failure::Replaced, now, cfg, acts);
-                self.promise(conn, hail, now, cfg, acts);
-                return;
-            }
-            // The peer has given up the dial that was promised.
-            Phase::Promised if !shut && hail.dial != 0 => {
-                acts.push(LinkAction::Close(self.conn));
-                self.promise(conn, hail, now, cfg, acts);
-                return;
-            }
-            // What this side had to say has been said and acknowledged.
-            Phase::Parting if known => {
-                acts.push(LinkAction::Close(self.conn));
-                self.rest(now, cfg, acts);
-                acts.push(LinkAction::SendReject(conn, RejectReason::NoSession));
-                return;
-            }
-            _ => {}
+        self.end_move(acts);
+        if let Some(old) = self.conn() {
+            acts.push(LinkAction::Close(old));
         }
-        if mutated(Mutant::ContinueAfterReject) && self.phase == Phase::Shut {
-            acts.push(LinkAction::SendReject(conn, RejectReason::Finalized));
-            self.promise(conn, hail, now, cfg, acts);
-            return;
+        if self.life == Life::Up {
+            self.suspend(Failure::Replaced, now, cfg, acts);
+            return true;
         }
-        // A dial that has failed before may never succeed, if only the peer can reach this process: then
-        // the peer's is as good.
-        let survives = self.has(GREATER) && self.attempts == 0;
-        match arbiter::decide(survives, self.phase, shut) {
-            Verdict::Reject(RejectReason::Crossing) if mutated(Mutant::AcceptBoth) => {
-                acts.push(LinkAction::SendAccept(conn));
-            }
-            Verdict::Reject(reason) => {
-                acts.push(LinkAction::SendReject(conn, reason));
-                if mutated(Mutant::RejectAndAbandon) && reason == RejectReason::Crossing {
-                    acts.push(LinkAction::Close(self.conn));
-                    self.conn = ConnKey::NONE;
-                }
-            }
-            Verdict::Accept => self.promise(conn, hail, now, cfg, acts),
-            Verdict::AcceptAndAbandon => {
-                if mutated(Mutant::SilentLoser) {
-                    acts.push(LinkAction::Close(self.conn));
-                } else if !mutated(Mutant::AcceptBeforeResolved) && self.conn != ConnKey::NONE {
-                    acts.push(LinkAction::Abandon(self.conn));
-                }
-                self.promise(conn, hail, now, cfg, acts);
-            }
-        }
+        // What this side had to say has been said and acknowledged.
+        self.end(now, cfg, acts);
+        acts.push(LinkAction::SendReject(conn, RejectReason::NoSession));
+        false
     }
 
     /// A dial of another process than the one that had the name before. Whether that settles it.
@@ -117,41 +93,37 @@ impl Link {
         cfg: &LinkConfig,
         acts: &mut Actions,
     ) -> bool {
-        match self.phase {
-            _ if hail.session != 0 || self.has(SHUTTING) => return false,
+        if hail.session != 0 || self.has(SHUTTING) {
+            return false;
+        }
+        match self.life {
             // The new process has nothing to do with the failure of the old one.
-            Phase::Failed => {
-                self.phase = Phase::Idle;
+            Life::Failed => {
+                self.life = Life::Making;
                 return false;
             }
-            Phase::Parting => {
-                acts.push(LinkAction::Close(self.conn));
-                self.rest(now, cfg, acts);
+            Life::Parting => {
+                if let Some(old) = self.conn() {
+                    acts.push(LinkAction::Close(old));
+                }
+                self.end(now, cfg, acts);
                 acts.push(LinkAction::SendReject(conn, RejectReason::Closing));
             }
-            _ if self.phase == Phase::Up || self.has(RESUMING) => {
+            _ if self.life == Life::Up || self.has(RESUMING) => {
                 self.end_move(acts);
-                if self.conn != ConnKey::NONE {
-                    acts.push(LinkAction::Close(self.conn));
+                if let Some(old) = self.conn() {
+                    acts.push(LinkAction::Close(old));
                 }
-                self.down(DownCause::Replaced, acts);
+                self.down(DownCause::Replaced, now, cfg, acts);
                 acts.push(LinkAction::SendReject(conn, RejectReason::VcDown));
-            }
-            Phase::Promised => {
-                acts.push(LinkAction::Close(self.conn));
-                self.promise(conn, hail, now, cfg, acts);
             }
             _ => return false,
         }
         true
     }
 
-    fn promise(&mut self, conn: ConnKey, hail: Hail, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
-        acts.push(LinkAction::SendAccept(conn));
-        self.phase = Phase::Promised;
-        self.conn = conn;
-        self.peer = hail.incarnation;
-        self.dial = hail.dial;
+    /// A dial was accepted.
+    fn promised(&mut self, hail: Hail) {
         self.flags &= !FRESH;
         if hail.session == 0 {
             self.forget_session();
@@ -159,10 +131,6 @@ impl Link {
             if hail.fresh != 0 {
                 self.flags |= PROVISIONAL | FRESH;
             }
-        }
-        self.timer = now + self.handshake_timeout(cfg);
-        if mutated(Mutant::AdoptOnPromise) {
-            self.adopt(acts);
         }
     }
 }

@@ -1,27 +1,27 @@
-//! How a link goes over to a connection by a better way, while the one that it has is whole.
+//! Moves to a connection by a better route, while the present one is whole.
 //!
 //! The session goes on, as after a loss, but the old connection is in use until the peer has
 //! accepted the new one. If the peer does not accept it, nothing has happened. For the peer the new
 //! connection is like one after a loss that only this side has noticed. Where both sides move at
 //! once, the connection of the greater name survives, as with dials that cross.
 //!
-//! A connection can be left only once it is known to be the peer's, too: a peer that has not adopted
-//! any connection of the session tells nobody when it is checkpointed.
+//! A connection can be left only once it is known to be the peer's, too: a peer that has not
+//! adopted any connection of the session tells nobody when it is checkpointed.
 
+use netmod_connection::establish::Event;
 use netmod_core::Time;
 
-use super::machine::{ASLEEP, MUTUAL, PATIENT, PEER_LEFT, SHUTTING, TERMINATING};
-use super::mutant::{Mutant, mutated};
-use super::{Actions, ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Phase};
+use super::machine::{ASLEEP, Life, MUTUAL, PATIENT, PEER_LEFT, SHUTTING, TERMINATING};
+use super::{Actions, ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent};
 
 impl Link {
     /// Returns true if the adopted connection may be given up for another one.
     pub fn can_move(&self) -> bool {
-        self.phase == Phase::Up
+        self.life == Life::Up
             && self.session != 0
             && self.next == ConnKey::NONE
             && !self.has(TERMINATING | SHUTTING | PEER_LEFT | PATIENT | ASLEEP)
-            && (self.has(MUTUAL) || mutated(Mutant::MoveUnheard))
+            && self.has(MUTUAL)
     }
 
     /// The connection that has been offered in place of the adopted one.
@@ -40,8 +40,8 @@ impl Link {
         acts.push(LinkAction::Offer(conn));
     }
 
-    /// Handles what concerns an offer that is open. Returns true if nothing else is to be done about
-    /// the event.
+    /// Handles what concerns an offer that is open. Returns true if nothing else is to be done
+    /// about the event.
     pub(super) fn on_while_moving(
         &mut self,
         event: LinkEvent,
@@ -60,7 +60,7 @@ impl Link {
             }
             LinkEvent::Accepted { conn, session, incarnation, dials } if conn == self.next => {
                 if session == self.session {
-                    self.move_on(incarnation, dials, acts);
+                    self.move_on(incarnation, dials, now, cfg, acts);
                 } else {
                     self.end_move(acts);
                 }
@@ -70,10 +70,12 @@ impl Link {
                     self.end_move(acts);
                 }
             }
-            LinkEvent::Lost { conn, failure } if conn == self.conn && failure != Failure::Protocol => {
-                self.lost_while_moving(failure, now, cfg, acts);
+            LinkEvent::Lost { conn, failure }
+                if Some(conn) == self.conn() && failure != Failure::Protocol =>
+            {
+                self.dial_by_offer(failure, now, cfg, acts);
             }
-            LinkEvent::Lost { conn, .. } | LinkEvent::Goodbye { conn, .. } if conn == self.conn => {
+            LinkEvent::Lost { conn, .. } | LinkEvent::Goodbye { conn, .. } if Some(conn) == self.conn() => {
                 self.end_move(acts);
                 return false;
             }
@@ -92,31 +94,24 @@ impl Link {
     }
 
     /// The peer has accepted the new connection, and has closed the old one.
-    fn move_on(&mut self, incarnation: u64, dials: u64, acts: &mut Actions) {
+    fn move_on(&mut self, incarnation: u64, dials: u64, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         let conn = self.next;
-        acts.push(LinkAction::Close(self.conn));
-        acts.push(LinkAction::Suspend(Failure::Moved));
-        self.stay();
-        self.conn = conn;
-        self.peer = incarnation;
-        self.dial = dials;
-        acts.push(LinkAction::SendReady(conn));
-        self.adopt(acts);
+        if let Some(old) = self.conn() {
+            acts.push(LinkAction::Close(old));
+        }
+        self.dial_by_offer(Failure::Moved, now, cfg, acts);
+        self.establish(Event::Accepted { conn, incarnation, dials }, now, cfg, acts);
     }
 
-    /// The adopted connection is lost: the offer is the dial that resumes the session. Often the
-    /// peer has just accepted it.
-    fn lost_while_moving(&mut self, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
+    /// The adopted connection is no more: the offer is the dial that resumes the session. Where it
+    /// was lost, the peer has often just accepted the offer.
+    fn dial_by_offer(&mut self, failure: Failure, now: Time, cfg: &LinkConfig, acts: &mut Actions) {
         let conn = self.next;
         self.stay();
         self.suspend(failure, now, cfg, acts);
-        self.phase = Phase::Dialing;
-        self.conn = conn;
-        self.timer = now + self.handshake_timeout(cfg);
-        if mutated(Mutant::ForgetMove) {
-            self.conn = ConnKey::NONE;
-            self.dial(now, cfg, acts);
-        }
+        // The dial that is asked for has been made.
+        self.establish(Event::Want, now, cfg, &mut Actions::none());
+        self.establish(Event::Dialing { conn }, now, cfg, acts);
     }
 
     /// The connection that was offered is gone, or is the adopted one.
@@ -128,9 +123,7 @@ impl Link {
     /// Gives up the connection that was offered, if there is one.
     pub(super) fn end_move(&mut self, acts: &mut Actions) {
         if self.next != ConnKey::NONE {
-            if !mutated(Mutant::ForgetMove) {
-                acts.push(LinkAction::Abandon(self.next));
-            }
+            acts.push(LinkAction::Abandon(self.next));
             self.stay();
         }
     }

@@ -3,9 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use netmod_core::Time;
-
 use netmod_connection::RejectReason;
+use netmod_connection::establish::Setback;
 
 /// A connection, by a key that the netmod chooses; the link only compares it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -96,6 +95,16 @@ pub enum Failure {
     Checkpoint,
     /// The peer's hello was wrong, or it broke the protocol; the netmod has logged how.
     Protocol,
+}
+
+impl From<Setback> for Failure {
+    fn from(setback: Setback) -> Failure {
+        match setback {
+            Setback::TimedOut => Failure::TimedOut,
+            Setback::Goodbye => Failure::Goodbye,
+            Setback::Rejected(reason) => Failure::Rejected(reason),
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -389,9 +398,4 @@ impl Default for LinkConfig {
             ckpt_timeout: Duration::from_secs(3600),
         }
     }
-}
-
-/// A deadline in the future, or none.
-pub(super) fn some_time(t: Time) -> Option<Time> {
-    (t != Time::NEVER).then_some(t)
 }

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 
 use netmod_core::{GroupId, PeerName, Time};
 
+use super::mutant::Mutant;
 use super::socket::{Conn, End, Fifo, Msg, reset};
-use crate::link::mutant::{Mutant, mutated};
-use crate::link::{Actions, ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Phase};
+use crate::link::{ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Phase};
 
 pub(super) const CONNS: usize = 6;
 
@@ -85,9 +85,9 @@ pub(super) struct World {
 }
 
 impl Side {
-    fn new(x: usize, wishes: u8, incarnation: u8) -> Side {
+    fn new(x: usize, wishes: u8, incarnation: u8, mutant: Option<Mutant>) -> Side {
         Side {
-            link: new_link(x),
+            link: new_link(x, mutant),
             wishes,
             queued: 0,
             sent: 0,
@@ -190,6 +190,8 @@ impl Size {
 pub(super) struct Model {
     /// Every change of phase that was met, with the event.
     pub(super) edges: RefCell<BTreeSet<(Phase, Phase, String)>>,
+    /// The mistake that the links make.
+    mutant: Option<Mutant>,
     cfg: LinkConfig,
     dials: usize,
     faults: u8,
@@ -206,14 +208,12 @@ fn name(x: usize) -> PeerName {
     PeerName { group: GroupId([7; 16]), rank: x as u32 }
 }
 
-fn new_link(x: usize) -> Link {
-    if mutated(Mutant::BothAccept) {
-        return Link::new(&name(0), &name(1), 1);
+fn new_link(x: usize, mutant: Option<Mutant>) -> Link {
+    match mutant {
+        Some(Mutant::BothAccept) => Link::new(&name(0), &name(1), 1),
+        Some(Mutant::BothReject) => Link::new(&name(1), &name(0), 1),
+        _ => Link::new(&name(x), &name(1 - x), 1),
     }
-    if mutated(Mutant::BothReject) {
-        return Link::new(&name(1), &name(0), 1);
-    }
-    Link::new(&name(x), &name(1 - x), 1)
 }
 
 fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
@@ -221,7 +221,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
 }
 
 impl Model {
-    pub(super) fn new(size: Size) -> (Model, World) {
+    pub(super) fn new(size: Size, mutant: Option<Mutant>) -> (Model, World) {
         let connect_timeout = if size.impatient { Duration::ZERO } else { Duration::MAX };
         let cfg = LinkConfig {
             connect_timeout,
@@ -240,7 +240,7 @@ impl Model {
             cancels: size.cancels[x],
             sleeps: size.sleeps[x],
             moves: size.moves[x],
-            ..Side::new(x, size.wishes[x], 1)
+            ..Side::new(x, size.wishes[x], 1, mutant)
         };
         let world = World {
             sides: [side(0), side(1)],
@@ -256,6 +256,7 @@ impl Model {
         (
             Model {
                 edges: RefCell::default(),
+                mutant,
                 cfg,
                 dials: size.dials.min(CONNS),
                 faults: size.faults,
@@ -273,16 +274,20 @@ impl Model {
         let withdrawn = matches!(event, LinkEvent::Lost { failure: Failure::Withdrawn, .. });
         let parting = before == Phase::Parting && !withdrawn;
         let held = w.sides[x].link.up();
-        let acts = w.sides[x].link.on(event, Time::ZERO, &self.cfg);
+        let link = &mut w.sides[x].link;
+        let acts: Vec<_> = match self.mutant {
+            Some(mutant) => mutant.on(link, event, Time::ZERO, &self.cfg),
+            None => link.on(event, Time::ZERO, &self.cfg).into_iter().collect(),
+        };
         w.sides[x].link.forget_random();
-        if parting && acts.into_iter().any(|a| matches!(a, LinkAction::Down(_))) {
+        if parting && acts.iter().any(|a| matches!(a, LinkAction::Down(_))) {
             return wrong(format!("{x} is down though it had said goodbye"));
         }
         let peer = &w.sides[1 - x].link;
         // A move may be taken for good though its side has just given it up, since that loses nothing either.
         let moved = matches!(event, LinkEvent::Incoming { conn, .. } if w.conns[conn.0 as usize].moves);
         let holds = matches!(peer.phase(), Phase::Up | Phase::Promised) && peer.conn() == held && !moved;
-        if holds && acts.into_iter().any(|a| a == LinkAction::Suspend(Failure::Replaced)) {
+        if holds && acts.contains(&LinkAction::Suspend(Failure::Replaced)) {
             return wrong(format!("{x} gives up a connection for a dial that its peer has given up for it"));
         }
         let after = w.sides[x].link.phase();
@@ -301,7 +306,7 @@ impl Model {
         Ok(())
     }
 
-    fn carry_out(&self, w: &mut World, x: usize, acts: Actions) -> Result<(), Stop> {
+    fn carry_out(&self, w: &mut World, x: usize, acts: Vec<LinkAction>) -> Result<(), Stop> {
         for act in acts {
             match act {
                 LinkAction::StartDial => {
@@ -470,7 +475,7 @@ impl Model {
             for c in 0..w.conns.len() {
                 let link = &w.sides[x].link;
                 let unread = link.moving().is_some() && link.conn() == Some(ConnKey(c as u64));
-                if !w.conns[c].to[x].is_empty() && (!unread || mutated(Mutant::ReadWhileMoving)) {
+                if !w.conns[c].to[x].is_empty() && (!unread || self.mutant == Some(Mutant::ReadWhileMoving)) {
                     out.push(self.step(w, |m, w| m.deliver(w, x, c)));
                 }
             }

@@ -198,7 +198,7 @@ impl Model {
                 conn.to[x] = Fifo::default();
             }
             let old = &w.sides[x];
-            w.sides[x] = Side::new(x, old.wishes, old.incarnation + 1);
+            w.sides[x] = Side::new(x, old.wishes, old.incarnation + 1, self.mutant);
             out.push(Ok(w));
         }
     }
