@@ -57,7 +57,7 @@ pub struct Hail {
     pub fresh: u64,
     /// Its incarnation.
     pub incarnation: u64,
-    /// Which of its dials this is: it has given up those with lesser numbers. 0 if it does not number them.
+    /// The number of the dial, from 1: its process has given up those with lesser numbers.
     pub dial: u64,
 }
 

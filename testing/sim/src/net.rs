@@ -291,12 +291,13 @@ impl Net {
         }
     }
 
-    /// Begins a connection.
-    pub(crate) fn dial(&mut self, from: u32, to: u32, vc: VcId) -> ConnId {
+    /// Begins a connection, by the dial of `from` with this number.
+    pub(crate) fn dial(&mut self, from: u32, to: u32, vc: VcId, number: u64) -> ConnId {
         self.stats.dials += 1;
         let end = |rank, stage, vc| End { rank, stage, vc, peer_left: false, queued: false, knocked: false };
         let conn = self.conns.insert(Conn {
             ends: [end(from, Stage::Dial, Some(vc)), end(to, Stage::Knocking, None)],
+            number,
             pipes: Default::default(),
             severed: false,
         });
@@ -306,6 +307,11 @@ impl Net {
             self.schedule(at, NetEvent::Knock { conn, tries: 0 });
         }
         conn
+    }
+
+    /// Returns the number of the dial that began a connection; 0 if it is gone.
+    pub(crate) fn dial_number(&self, conn: ConnId) -> u64 {
+        self.conns.get(conn).map_or(0, |c| c.number)
     }
 
     /// Handles a connection attempt's arrival at its host.

@@ -15,7 +15,10 @@ pub(crate) type ConnId = Handle<ConnKind>;
 /// A message of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeMessage {
-    Accept,
+    Accept {
+        /// The number of its sender's last dial.
+        dials: u64,
+    },
     Reject(RejectReason),
     Ready,
     Goodbye,
@@ -81,6 +84,8 @@ pub(super) struct Pipe {
 pub(super) struct Conn {
     /// The two ends; the first has dialled.
     pub(super) ends: [End; 2],
+    /// The number that the dialling process gave this dial, from 1.
+    pub(super) number: u64,
     /// The two pipes; the first end writes to the first.
     pub(super) pipes: [Pipe; 2],
     /// True if the network between the ends is gone: only the news of that still arrives.

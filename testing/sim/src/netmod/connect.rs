@@ -8,8 +8,8 @@ use netmod_tcp::link::{ConnKey, DownCause, Failure, Hail, LinkAction, LinkEvent,
 use super::SimNetmod;
 use crate::net::{ConnId, HandshakeMessage, Stage};
 
-/// Handshake parameters of every simulated process: it has no sessions, and is never replaced.
-const HAIL: Hail = Hail { session: 0, fresh: 0, incarnation: 1, dial: 0 };
+/// The incarnation of every simulated process: none is replaced by another of its name.
+pub(super) const INCARNATION: u64 = 1;
 
 pub(super) fn key(id: ConnId) -> ConnKey {
     ConnKey(id.to_wire())
@@ -51,7 +51,9 @@ impl SimNetmod {
                             },
                         });
                     }
-                    LinkAction::SendAccept(c) => self.send_handshake(id(c), HandshakeMessage::Accept),
+                    LinkAction::SendAccept(c) => {
+                        self.send_handshake(id(c), HandshakeMessage::Accept { dials: self.dials });
+                    }
                     LinkAction::SendReject(c, reason) => self.reject(id(c), reason),
                     LinkAction::SendReady(c) => self.send_handshake(id(c), HandshakeMessage::Ready),
                     LinkAction::Adopt(c) => self.adopt(core, vc, id(c)),
@@ -97,7 +99,8 @@ impl SimNetmod {
             return None;
         }
         let to = v.peer.rank;
-        let conn = self.net().dial(self.me.rank, to, vc);
+        self.dials += 1;
+        let conn = self.net().dial(self.me.rank, to, vc, self.dials);
         self.conns.push(conn);
         Some(conn)
     }
@@ -238,7 +241,10 @@ impl SimNetmod {
         if let Some(end) = self.net().end_mut(conn, side) {
             end.vc = Some(vc);
         }
-        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn), hail: HAIL });
+        let dial = self.net().dial_number(conn);
+        // There are no sessions.
+        let hail = Hail { session: 0, fresh: 0, incarnation: INCARNATION, dial };
+        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn), hail });
         self.net().again(conn, side);
     }
 

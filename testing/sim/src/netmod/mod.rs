@@ -82,6 +82,8 @@ pub(crate) struct SimNetmod {
     unclaimed: Vec<(u32, ConnId)>,
     /// Connections that are open, in any state.
     conns: Vec<ConnId>,
+    /// Dials begun, to all peers.
+    dials: u64,
     loans: Loans,
     dirty: Vec<VcId>,
     wanting: Vec<VcId>,
@@ -108,6 +110,7 @@ impl SimNetmod {
             vcs: SideTable::new(),
             by_rank: BTreeMap::new(),
             unclaimed: Vec::new(),
+            dials: 0,
             conns: Vec::new(),
             loans: Loans::default(),
             dirty: Vec::new(),

@@ -125,8 +125,9 @@ impl SimNetmod {
             return self.close(conn);
         };
         match message {
-            HandshakeMessage::Accept => {
-                let accepted = LinkEvent::Accepted { conn: c, session: 0, incarnation: 1, dials: 0 };
+            HandshakeMessage::Accept { dials } => {
+                let incarnation = connect::INCARNATION;
+                let accepted = LinkEvent::Accepted { conn: c, session: 0, incarnation, dials };
                 self.link_event(core, vc, accepted)
             }
             HandshakeMessage::Reject(reason) => {
