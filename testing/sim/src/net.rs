@@ -309,11 +309,6 @@ impl Net {
         conn
     }
 
-    /// Returns the number of the dial that began a connection; 0 if it is gone.
-    pub(crate) fn dial_number(&self, conn: ConnId) -> u64 {
-        self.conns.get(conn).map_or(0, |c| c.number)
-    }
-
     /// Handles a connection attempt's arrival at its host.
     fn knock(&mut self, conn: ConnId, tries: u32) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| !c.severed) else { return };

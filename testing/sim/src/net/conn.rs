@@ -108,3 +108,10 @@ pub(super) struct Host {
     pub(super) knocking: usize,
     pub(super) ready: bool,
 }
+
+impl super::Net {
+    /// Returns the number of the dial that began a connection; 0 if it is gone.
+    pub(crate) fn dial_number(&self, conn: ConnId) -> u64 {
+        self.conns.get(conn).map_or(0, |c| c.number)
+    }
+}

@@ -2,6 +2,7 @@
 
 use netmod_connection::RejectReason;
 
+use crate::conn::{LocalTerms, PeerTerms};
 use crate::wire::{Kind, Slot};
 
 /// What is sent.
@@ -49,4 +50,20 @@ impl Frame {
             Frame::Dial { .. } | Frame::Accept { .. } | Frame::Reject { .. } | Frame::Goodbye { .. }
         )
     }
+}
+
+pub(super) fn terms(port: u8) -> LocalTerms {
+    LocalTerms {
+        port,
+        peer_port: 0,
+        window: 1,
+        frame: 99,
+        context: 0,
+        end: [].into(),
+        address: Box::new([1]),
+    }
+}
+
+pub(super) fn theirs(slot: Slot) -> PeerTerms {
+    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, end: [].into(), address: Box::new([1]) }
 }

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use netmod_connection::Purpose;
 use netmod_core::{GroupId, PeerName, Slab, Time, Vc, VcId};
 
-use super::frame::Frame;
+use super::frame::{Frame, terms, theirs};
 use super::mutant::Mutant;
 use super::size::{Size, Timeouts};
 use crate::conn::failure::Failure;
@@ -20,7 +20,7 @@ use crate::conn::inbound::{Inbound, Stage};
 use crate::conn::link::{Life, Link, Phase};
 use crate::conn::machine::{Machine, Step};
 use crate::conn::slots::NONE;
-use crate::conn::{Action, Env, LocalTerms, Params, PeerTerms, To};
+use crate::conn::{Action, Env, Params, To};
 use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
@@ -596,20 +596,4 @@ impl Model {
         }
         Ok(())
     }
-}
-
-pub(super) fn terms(port: u8) -> LocalTerms {
-    LocalTerms {
-        port,
-        peer_port: 0,
-        window: 1,
-        frame: 99,
-        context: 0,
-        end: [].into(),
-        address: Box::new([1]),
-    }
-}
-
-fn theirs(slot: Slot) -> PeerTerms {
-    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, end: [].into(), address: Box::new([1]) }
 }

@@ -145,7 +145,7 @@ impl Mutant {
                 if let (Some(at), Some(&Step::Reject { inbound, slot, .. })) =
                     (refused, refused.and_then(|at| m.steps.get(at)))
                 {
-                    let (terms, dials) = (super::model::terms(0), m.dials);
+                    let (terms, dials) = (super::frame::terms(0), m.dials);
                     // The address is kept, so that the answer can be sent.
                     m.steps[at] = Step::Accept { inbound, slot, terms, dials };
                 }
