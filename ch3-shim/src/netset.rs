@@ -223,7 +223,7 @@ impl NetSet {
 
     /// Returns true if the netmod of a VC shares memory with its peer.
     pub(crate) fn is_near(&self, core: &Core, vc: VcId) -> bool {
-        let netmod = core.vcs.get(vc).and_then(|v| self.mods.get(usize::from(v.netmod)));
+        let netmod = core.vc(vc).and_then(|v| self.mods.get(usize::from(v.netmod)));
         netmod.is_some_and(Module::shares_memory)
     }
 
@@ -251,7 +251,7 @@ impl NetSet {
 
     #[inline(always)]
     fn of(&mut self, core: &Core, vc: VcId) -> &mut AnyNetmod {
-        match core.vcs.get(vc) {
+        match core.vc(vc) {
             Some(v) if v.netmod != 0 => self.later(usize::from(v.netmod)),
             // The first one is looked at in each poll, whether it is used or not.
             _ => &mut self.mods[0],
@@ -496,7 +496,7 @@ impl Diagnose for NetSet {
     }
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
-        match core.vcs.get(vc).and_then(|v| self.netmods().nth(usize::from(v.netmod))) {
+        match core.vc(vc).and_then(|v| self.netmods().nth(usize::from(v.netmod))) {
             Some(m) => format!("{}: {}", m.name(), m.describe(core, vc)),
             None => "no such VC".into(),
         }

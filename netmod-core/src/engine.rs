@@ -173,7 +173,7 @@ impl<N: Netmod> Engine<N> {
     // Out of line, so that lent bytes, as over shared memory, are handled inline.
     #[inline(never)]
     fn handle_header<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, hdr: &Header, now: Time) {
-        let Some(v) = self.core.vcs.get_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
+        let Some(v) = self.core.vc_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
             return self.handle_pkt(upper, vc, RxBytes::from_slice(hdr), now);
         };
         v.stats.rx_bytes += HDR_LEN as u64;
@@ -202,7 +202,7 @@ impl<N: Netmod> Engine<N> {
         match fault {
             PacketFault::Drop { what, payload } => {
                 self.core.count_fault(vc, &what);
-                if let Some(v) = self.core.vcs.get_mut(vc) {
+                if let Some(v) = self.core.vc_mut(vc) {
                     v.discard += payload;
                 }
                 true
@@ -221,7 +221,7 @@ impl<N: Netmod> Engine<N> {
     pub fn handle_pkt<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, mut bytes: RxBytes<'_>, now: Time) {
         let mut uncounted = bytes.len() as u64;
         while !bytes.is_empty() {
-            let Some(v) = self.core.vcs.get_mut(vc) else { return };
+            let Some(v) = self.core.vc_mut(vc) else { return };
             v.stats.rx_bytes += core::mem::take(&mut uncounted);
             if v.recv_active().is_some() || v.discard > 0 {
                 bytes = self.feed_active(upper, vc, bytes, now);
@@ -272,14 +272,14 @@ impl<N: Netmod> Engine<N> {
         bytes: RxBytes<'b>,
         now: Time,
     ) -> RxBytes<'b> {
-        let Some(v) = self.core.vcs.get_mut(vc) else { return bytes.skip(bytes.len()) };
+        let Some(v) = self.core.vc_mut(vc) else { return bytes.skip(bytes.len()) };
         debug_assert!(v.pending_len == 0, "pending header bytes beside an active receive");
         let Some(req) = v.recv_active() else {
             let n = v.discard.min(bytes.len() as u64);
             v.discard -= n;
             return bytes.skip(n as usize);
         };
-        let Some(r) = self.core.reqs.get_mut(req) else {
+        let Some(r) = self.core.req_mut(req) else {
             // Nobody may remove an active request from the slab; without it the length of what
             // follows is unknown.
             self.violation(vc, "the receive under way has vanished");
@@ -301,8 +301,8 @@ impl<N: Netmod> Engine<N> {
     /// Handles the end of a VC's active receive.
     #[inline(never)]
     fn recv_done<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, now: Time) {
-        let Some(req) = self.core.vcs.get_mut(vc).and_then(|v| v.take_recv_active()) else { return };
-        let Some(r) = self.core.reqs.get(req) else { return };
+        let Some(req) = self.core.vc_mut(vc).and_then(|v| v.take_recv_active()) else { return };
+        let Some(r) = self.core.req(req) else { return };
         if r.on_done == OnDone::Complete
             || upper.on_data_avail(&mut self.io(now), vc, req) == DataAvail::Complete
         {

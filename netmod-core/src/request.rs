@@ -59,7 +59,7 @@ pub struct Request {
     /// True if its data was copied: it borrows no memory.
     pub copied: bool,
     /// State or outcome.
-    pub outcome: Outcome,
+    pub(crate) outcome: Outcome,
 }
 
 impl Request {
@@ -97,6 +97,21 @@ impl Request {
         self.parted = false;
         self.copied = false;
         self.outcome = Outcome::Pending;
+    }
+
+    /// Returns its state or outcome.
+    #[inline]
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// Finishes it with success, for a layer that has looked it up already.
+    ///
+    /// Call [`Core::announce`](crate::Core::announce) afterwards. Unlike
+    /// [`Core::finish`](crate::Core::finish), this does not remove a detached request.
+    #[inline]
+    pub fn succeed(&mut self) {
+        self.outcome = Outcome::Done;
     }
 
     /// Returns true if it stands, or has stood, for more than one message: then none of them can be
@@ -138,32 +153,46 @@ mod tests {
         let shared = |core: &mut Core| {
             let mut r = Request::new(None, Segment::empty());
             r.shares += 1;
-            core.reqs.insert(r)
+            core.add_req(r)
         };
         let (a, b) = (shared(&mut core), shared(&mut core));
         core.detach(a);
-        assert!(core.reqs.get(a).unwrap().is_shared());
-        assert!(core.take(b).is_some() && core.reqs.get(b).unwrap().is_shared());
+        assert!(core.req(a).unwrap().is_shared());
+        core.finish(b, Outcome::Done);
+        assert!(core.take(b).is_some() && core.req(b).unwrap().is_shared());
         assert!(!Request::new(None, Segment::empty()).is_shared());
+    }
+
+    /// A request in progress cannot be retired: it would count as finished, and its memory be freed
+    /// while the netmod still uses it.
+    #[test]
+    fn a_request_in_progress_is_not_retired() {
+        let mut core = Core::new(1);
+        let req = core.add_req(Request::default());
+        assert_eq!(core.take(req), None);
+        assert!(!core.is_finished(req));
+        core.finish(req, Outcome::Done);
+        assert_eq!(core.take(req), Some(Outcome::Done));
+        assert_eq!(core.take(req), None);
     }
 
     /// Only the requested ones are reported, once, and not before they are finished.
     #[test]
     fn detached_requests_are_reported() {
         let mut core = Core::new(4);
-        let [plain, reported, over] = [(); 3].map(|()| core.reqs.insert(Request::default()));
+        let [plain, reported, over] = [(); 3].map(|()| core.add_req(Request::default()));
         core.finish(over, Outcome::Done);
         core.detach(plain);
         core.detach_reported(reported);
         core.detach_reported(over);
-        assert!(!core.has_released() && core.reqs.get(over).is_none());
+        assert!(!core.has_released() && core.req(over).is_none());
         core.finish(plain, Outcome::Done);
         assert!(!core.has_released());
         core.finish(reported, Outcome::Cancelled);
-        assert!(core.has_released() && core.reqs.get(reported).is_none());
+        assert!(core.has_released() && core.req(reported).is_none());
         assert_eq!((core.next_released(), core.next_released()), (Some(reported), None));
         // Its slot is reused by another request, which is not reported.
-        let next = core.reqs.insert(Request::default());
+        let next = core.add_req(Request::default());
         core.detach(next);
         core.finish(next, Outcome::Done);
         assert!(!core.has_released());

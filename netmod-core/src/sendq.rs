@@ -84,7 +84,7 @@ impl Message {
         match &self.data {
             Data::None => 0,
             Data::Contig(buf) => buf.len(),
-            Data::Segment => core.reqs.get(self.req).map_or(0, |r| r.seg.remaining()),
+            Data::Segment => core.req(self.req).map_or(0, |r| r.seg.remaining()),
         }
     }
 
@@ -99,7 +99,7 @@ impl Message {
                 *buf = buf.skip(n);
                 (n, buf.is_empty())
             }
-            Data::Segment => match core.reqs.get_mut(self.req) {
+            Data::Segment => match core.req_mut(self.req) {
                 None => (0, true),
                 Some(r) => (r.seg.pack(room), r.seg.is_done()),
             },
@@ -129,7 +129,7 @@ impl SendQueue {
     /// Appends a message.
     pub fn push(&mut self, core: &mut Core, mut message: Message) {
         message.seq = self.next;
-        if let Some(r) = core.reqs.get_mut(message.req) {
+        if let Some(r) = core.req_mut(message.req) {
             r.queue_seq = self.next;
         }
         self.next += 1;
@@ -182,7 +182,7 @@ impl SendQueue {
     /// Cancels a message of which nothing was sent ([`crate::Netmod::cancel_send`]); returns true
     /// if that was possible.
     pub fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
-        let Some(seq) = core.reqs.get(req).map(|r| r.queue_seq) else { return false };
+        let Some(seq) = core.req(req).map(|r| r.queue_seq) else { return false };
         let Ok(at) = self.messages.binary_search_by_key(&seq, |m| m.seq) else { return false };
         let m = &mut self.messages[at];
         if m.req != req || m.dead || m.started() {

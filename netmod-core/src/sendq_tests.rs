@@ -11,7 +11,7 @@ fn vc(n: u64) -> VcId {
 }
 
 fn request(core: &mut Core, on_done: OnDone) -> ReqId {
-    core.reqs.insert(Request { on_done, ..Request::default() })
+    core.add_req(Request { on_done, ..Request::default() })
 }
 
 fn message(req: ReqId) -> Message {
@@ -106,7 +106,7 @@ fn cancelled_messages_take_no_memory() {
         let next = request(&mut core, OnDone::Complete);
         q.push(&mut core, message(next));
         assert!(q.cancel(&core, last));
-        core.reqs.remove(last);
+        core.remove_req(last);
         last = next;
     }
     assert_eq!((q.len(), q.front().map(|m| m.req())), (2, Some(first)));

@@ -27,9 +27,9 @@ pub struct RecvTarget {
 #[derive(Debug, Default)]
 pub struct Core {
     /// Virtual connections.
-    pub vcs: Slab<Vc, VcKind>,
+    vcs: Slab<Vc, VcKind>,
     /// Requests.
-    pub reqs: Slab<Request, ReqKind>,
+    reqs: Slab<Request, ReqKind>,
     /// Sends with [`OnDone::Upper`] whose data was sent, in order.
     pub(crate) sent: VecDeque<(VcId, ReqId)>,
     /// Table in which other threads see finished requests, if there are any.
@@ -46,6 +46,86 @@ impl Core {
         let mut core = Core { sent: VecDeque::with_capacity(64), ..Core::default() };
         core.reqs.reserve(requests);
         core
+    }
+
+    /// Returns a VC, if the handle is live.
+    #[inline]
+    pub fn vc(&self, vc: VcId) -> Option<&Vc> {
+        self.vcs.get(vc)
+    }
+
+    /// Returns a VC to be changed, if the handle is live.
+    #[inline]
+    pub fn vc_mut(&mut self, vc: VcId) -> Option<&mut Vc> {
+        self.vcs.get_mut(vc)
+    }
+
+    /// Iterates over all VCs, in no particular order.
+    pub fn vcs(&self) -> impl Iterator<Item = (VcId, &Vc)> {
+        self.vcs.iter()
+    }
+
+    /// Returns the number of VCs.
+    pub fn vc_count(&self) -> usize {
+        self.vcs.len()
+    }
+
+    /// Adds a VC. For the upper layer, which then calls [`VcLife::vc_init`](crate::VcLife::vc_init).
+    #[inline]
+    pub fn add_vc(&mut self, vc: Vc) -> VcId {
+        self.vcs.insert(vc)
+    }
+
+    /// Removes a VC. For the upper layer, after [`VcLife::vc_destroy`](crate::VcLife::vc_destroy).
+    pub fn remove_vc(&mut self, vc: VcId) -> Option<Vc> {
+        self.vcs.remove(vc)
+    }
+
+    /// Returns a request, if the handle is live.
+    #[inline]
+    pub fn req(&self, req: ReqId) -> Option<&Request> {
+        self.reqs.get(req)
+    }
+
+    /// Returns a request to be changed, if the handle is live.
+    #[inline]
+    pub fn req_mut(&mut self, req: ReqId) -> Option<&mut Request> {
+        self.reqs.get_mut(req)
+    }
+
+    /// Iterates over all requests, in no particular order.
+    pub fn reqs(&self) -> impl Iterator<Item = (ReqId, &Request)> {
+        self.reqs.iter()
+    }
+
+    /// Returns the number of requests.
+    pub fn req_count(&self) -> usize {
+        self.reqs.len()
+    }
+
+    /// Adds a request.
+    #[inline]
+    pub fn add_req(&mut self, req: Request) -> ReqId {
+        self.reqs.insert(req)
+    }
+
+    /// Adds a request, to be set in place by [`Request::renew`].
+    #[inline]
+    pub fn renew_req(&mut self) -> (ReqId, &mut Request) {
+        self.reqs.renew()
+    }
+
+    /// Removes a request. It counts as finished from now on, so no netmod may still use its memory.
+    #[inline]
+    pub fn remove_req(&mut self, req: ReqId) -> Option<Request> {
+        self.reqs.remove(req)
+    }
+
+    /// Removes a request if `is_so` holds for it, and leaves its memory for
+    /// [`Core::renew_req`]. Returns true if it did.
+    #[inline]
+    pub fn retire_req_if(&mut self, req: ReqId, is_so: impl FnOnce(&Request) -> bool) -> bool {
+        self.reqs.retire_if(req, is_so)
     }
 
     /// Notes that staged data waits for the next poll or flush. For netmods.
@@ -104,11 +184,11 @@ impl Core {
         }
     }
 
-    /// Retires one share of a finished request; returns its outcome. `None` if there is no such
-    /// request.
+    /// Retires one share of a finished request; returns its outcome. `None`, and nothing changes, if
+    /// there is no such request or it is in progress.
     #[inline]
     pub fn take(&mut self, req: ReqId) -> Option<Outcome> {
-        let r = self.reqs.get_mut(req)?;
+        let r = self.reqs.get_mut(req).filter(|r| r.is_finished())?;
         if r.shares > 1 {
             r.shares -= 1;
             r.parted = true;

@@ -271,7 +271,7 @@ impl Netmod for ShmNetmod {
         if gone == hdr.len() + data.len() {
             return Ok(None);
         }
-        let req = core.reqs.insert(Request::new(Some(vc), Memory::empty()));
+        let req = core.add_req(Request::new(Some(vc), Memory::empty()));
         self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req).without(gone));
         Ok(Some(req))
     }
@@ -284,7 +284,7 @@ impl Netmod for ShmNetmod {
         hdr: &Header,
     ) -> Result<Sent, VcError> {
         self.check(vc)?;
-        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        let len = core.req(req).map_or(0, |r| r.seg.remaining());
         core.count_send(vc, len);
         if self.send_segment(core, vc, hdr, req, len)? {
             return Ok(Sent::Done);

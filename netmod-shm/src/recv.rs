@@ -332,7 +332,7 @@ impl ShmNetmod {
     /// queued messages go by a new one.
     fn peer_left(&mut self, core: &mut Core, vc: VcId, slot: usize) {
         let Some(l) = self.vcs.get_mut(vc) else { return };
-        let open = core.vcs.get(vc).is_some_and(|v| {
+        let open = core.vc(vc).is_some_and(|v| {
             v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked
         });
         if open {

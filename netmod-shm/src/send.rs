@@ -82,7 +82,7 @@ impl ShmNetmod {
         };
         let channel = &mut self.channels[slot];
         let Some(tx) = &mut channel.tx else { return Ok(false) };
-        let Some(r) = core.reqs.get_mut(req) else { return Ok(false) };
+        let Some(r) = core.req_mut(req) else { return Ok(false) };
         // Without data, there is nothing that could lie in more than one piece.
         if len > tx.piece() || len == 0 {
             return Ok(false);
@@ -251,7 +251,7 @@ impl ShmNetmod {
         if let Some(l) = self.vcs.get_mut(vc)
             && !std::mem::replace(&mut l.up, true)
         {
-            if let Some(v) = core.vcs.get_mut(vc) {
+            if let Some(v) = core.vc_mut(vc) {
                 v.stats.connects += 1;
             }
             self.pending.push_back(Event::Up { vc });

@@ -44,7 +44,7 @@ impl Pair {
         let mut cores = [Core::new(4), Core::new(4)];
         let vcs = [0, 1].map(|i: usize| {
             let peer = name(1 - i as u32);
-            let vc = cores[i].vcs.insert(Vc::new(peer, 0));
+            let vc = cores[i].add_vc(Vc::new(peer, 0));
             nets[i].vc_init(&mut cores[i], vc, peer, Some(&cards[1 - i])).expect("vc_init");
             vc
         });

@@ -36,7 +36,7 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> 
                 *buf = buf.skip(room);
             }
             Data::Segment => {
-                if let Some(r) = core.reqs.get_mut(m.req()) {
+                if let Some(r) = core.req_mut(m.req()) {
                     tx.mem.pack_piece(at, room, r, &mut channel.stores);
                 }
             }

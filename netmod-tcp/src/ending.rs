@@ -100,7 +100,7 @@ impl TcpNetmod {
             at += &format!(", no rails: {}", v.left_out());
         }
         let queue = v.txq.as_ref().map_or_else(|| "nothing queued".into(), |q| q.describe());
-        let s = core.vcs.get(vc).map(|v| v.stats).unwrap_or_default();
+        let s = core.vc(vc).map(|v| v.stats).unwrap_or_default();
         let mut resumed =
             if v.resumes > 0 { format!(", resumed {} times", v.resumes) } else { String::new() };
         if v.altered.records > 0 {

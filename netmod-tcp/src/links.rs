@@ -94,7 +94,7 @@ impl TcpNetmod {
         c.calls = Calls::of(&c.socket);
         let (fd, calls) = (c.fd(), c.calls);
         let clear = c.out.is_empty();
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
         }
         let resumed = match self.begin_or_resume(core, vc, id) {

@@ -451,7 +451,7 @@ impl Netmod for TcpNetmod {
                     return Ok(Some(req));
                 }
                 let req =
-                    core.reqs.insert(netmod_core::Request::new(Some(vc), netmod_core::Segment::empty()));
+                    core.add_req(netmod_core::Request::new(Some(vc), netmod_core::Segment::empty()));
                 self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
                 Ok(Some(req))
             }
@@ -466,7 +466,7 @@ impl Netmod for TcpNetmod {
         hdr: &Header,
     ) -> Result<Sent, VcError> {
         self.check_sendable(core, vc)?;
-        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        let len = core.req(req).map_or(0, |r| r.seg.remaining());
         core.count_send(vc, len);
         self.enqueue(core, vc, hdr, Data::Segment, 0, req);
         // A large message, or a lone one, goes out now.

@@ -143,7 +143,7 @@ impl TcpNetmod {
             return self.read_sealed(core, id, vc, events);
         }
         // What was read before in this poll, with a handshake or from another connection, belongs before this.
-        if core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some()) && !events.concern(vc) {
+        if core.vc(vc).is_some_and(|v| v.recv_active().is_some()) && !events.concern(vc) {
             return self.read_direct(core, id, vc, events);
         }
         let max = if c.bulk && !c.filled { TAIL } else { usize::MAX };

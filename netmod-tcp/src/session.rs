@@ -249,7 +249,7 @@ impl TcpNetmod {
     pub(crate) fn acknowledged(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<(), String> {
         let Some(v) = self.vcs.get_mut(vc) else { return Ok(()) };
         // What is handled here may have been acknowledged when it was read, with all that was read then.
-        let handled = core.vcs.get(vc).map_or(0, |v| v.stats.rx_bytes).saturating_sub(v.rx_base);
+        let handled = core.vc(vc).map_or(0, |v| v.stats.rx_bytes).saturating_sub(v.rx_base);
         if v.told < handled {
             v.told_control += CONTROL_LEN as u64;
         }
@@ -323,7 +323,7 @@ impl TcpNetmod {
             v.session = session;
             (v.unqueued, v.kept_from) = (0, 0);
             v.rx = 0;
-            v.rx_base = core.vcs.get(vc).map_or(0, |v| v.stats.rx_bytes);
+            v.rx_base = core.vc(vc).map_or(0, |v| v.stats.rx_bytes);
             v.loss = None;
             if session != 0 || v.txq.is_some() {
                 v.txq.get_or_insert_default().begin(core, vc, session != 0);

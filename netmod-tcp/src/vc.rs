@@ -318,7 +318,7 @@ pub(crate) fn finalized(peer: PeerName) -> VcError {
 impl TcpNetmod {
     /// The peer of a VC that is in the charge of this netmod.
     pub(crate) fn by_vc(&self, core: &Core, vc: VcId) -> Option<PeerName> {
-        core.vcs.get(vc).map(|v| v.peer).filter(|p| self.by_peer.get(p) == Some(vc))
+        core.vc(vc).map(|v| v.peer).filter(|p| self.by_peer.get(p) == Some(vc))
     }
 
     /// The part of a VC, made now if it has not been used.
@@ -352,8 +352,7 @@ impl TcpNetmod {
 /// Whether the layer above still counts on the peer. By the close protocol both sides have closed
 /// before either says GOODBYE; a layer without that protocol leaves its VCs inactive.
 pub(crate) fn left_open(core: &Core, vc: VcId) -> bool {
-    core.vcs
-        .get(vc)
+    core.vc(vc)
         .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
 }
 

@@ -93,7 +93,7 @@ impl Upper<NetSet> for Layer {
         };
         let req = r.req;
         self.active.push(r);
-        let request = io.core.reqs.get_mut(req).expect("a live request");
+        let request = io.core.req_mut(req).expect("a live request");
         request.vc = Some(vc);
         let mut used = request.seg.unpack(rest);
         if request.seg.is_done() {
@@ -159,7 +159,7 @@ impl Pair {
             let (peer, e) = (1 - i, &mut engines[i]);
             let name = bare_name(peer as u32);
             e.netmod.reachable(&cards[peer]).expect("a peer in reach");
-            let vc = e.core.vcs.insert(Vc::new(name, 0));
+            let vc = e.core.add_vc(Vc::new(name, 0));
             layers[i].card = Some(cards[peer].clone());
             e.netmod.vc_init(&mut e.core, vc, name, carded.then_some(&cards[peer])).expect("vc_init");
             vc
@@ -195,7 +195,7 @@ impl Pair {
         let mut request = Request::new(None, area.contig());
         request.on_done = OnDone::Upper;
         request.excess = excess;
-        let req = self.engines[1].core.reqs.insert(request);
+        let req = self.engines[1].core.add_req(request);
         self.layers[1].posted.push_back(Receiving { req, area, last });
         req
     }
@@ -206,7 +206,7 @@ impl Pair {
         let (e, vc) = (&mut self.engines[0], self.vcs[0]);
         let mut request = Request::new(Some(vc), area.contig());
         request.on_done = OnDone::Upper;
-        let req = e.core.reqs.insert(request);
+        let req = e.core.add_req(request);
         let sent = e.netmod.send_noncontig(&mut e.core, vc, req, &header(len)).expect("send");
         if sent == Sent::Done {
             e.core.finish(req, Outcome::Done);
@@ -410,7 +410,7 @@ fn a_peer_that_leaves_an_open_vc_takes_it_down() {
     pair.until("the message is there", |p| p.layers[1].done.len() == 1);
     check(1, &pair.received(req));
     let vc = pair.vcs[1];
-    pair.engines[1].core.vcs.get_mut(vc).expect("a VC").state = VcState::Active;
+    pair.engines[1].core.vc_mut(vc).expect("a VC").state = VcState::Active;
     let now = pair.now();
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     e.netmod.vc_terminate(&mut e.core, vc, now);
@@ -433,7 +433,7 @@ fn abort<F: NetmodFactory>(f: &F) {
     let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
     e.netmod.vc_abort(&mut e.core, vc, why.clone());
     assert!(
-        matches!(pair.engines[0].core.reqs.get(stuck).map(|r| &r.outcome), Some(Outcome::Failed(e)) if *e == why)
+        matches!(pair.engines[0].core.req(stuck).map(|r| r.outcome()), Some(Outcome::Failed(e)) if *e == why)
     );
     pair.until("both know", |p| p.layers.iter().all(|l| !l.down.is_empty()));
     for _ in 0..100 {
@@ -446,7 +446,7 @@ fn abort<F: NetmodFactory>(f: &F) {
         pair.layers[1].down
     );
     // A receive that had begun has failed; one that had not is its owner's.
-    let outcome = pair.engines[1].core.reqs.get(cut).map(|r| r.outcome.clone());
+    let outcome = pair.engines[1].core.req(cut).map(|r| r.outcome().clone());
     let begun = pair.layers[1].posted.is_empty();
     assert_eq!(matches!(outcome, Some(Outcome::Failed(_))), begun, "{outcome:?}");
     // No sends on a VC that is down.
@@ -510,7 +510,7 @@ fn counts<F: NetmodFactory>(f: &F) {
         [100, 300, 50, 100].iter().map(|len| pair.post(*len, 0, Last::Complete)).collect();
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     // The first ones wait for the connection.
-    let req = e.core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+    let req = e.core.add_req(Request::new(Some(vc), Segment::empty()));
     let data = SendBuf::from_static(&DATA);
     let sent = e.netmod.i_send_contig(&mut e.core, vc, req, &header(100), data).expect("send");
     assert_eq!(sent, Sent::Queued);
@@ -518,7 +518,7 @@ fn counts<F: NetmodFactory>(f: &F) {
     let (e, vc) = (&mut pair.engines[0], pair.vcs[0]);
     let data = SendBuf::from_static(&DATA[..50]);
     e.netmod.i_start_contig_msg(&mut e.core, vc, &header(50), data).expect("send").expect("it waits");
-    let stats = |p: &Pair, rank: usize| p.engines[rank].core.vcs.get(p.vcs[rank]).expect("a VC").stats;
+    let stats = |p: &Pair, rank: usize| p.engines[rank].core.vc(p.vcs[rank]).expect("a VC").stats;
     let s = stats(&pair, 0);
     assert_eq!((s.tx_msgs, s.tx_bytes, s.tx_queued), (3, 3 * 32 + 450, 3));
     pair.until("three are there", |p| p.layers[1].done.len() == 3);

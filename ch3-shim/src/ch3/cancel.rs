@@ -13,7 +13,7 @@ impl Ch3 {
         if io.core.is_finished(req) {
             return;
         }
-        let vc = io.core.reqs.get(req).and_then(|r| r.vc);
+        let vc = io.core.req(req).and_then(|r| r.vc);
         let Some(m) = self.reqs.side.get_mut(req) else {
             // A plain eager send that is queued.
             self.cancel_eager(io, vc, req);
@@ -74,7 +74,7 @@ impl Ch3 {
         if let Some(vc) = vc
             && io.netmod.cancel_send(io.core, vc, req)
         {
-            let charge = io.core.reqs.get(req).map_or(0, |r| r.charge);
+            let charge = io.core.req(req).map_or(0, |r| r.charge);
             self.reqs.finish(io.core, req, Outcome::Cancelled);
             self.refund(io, vc, charge);
         }
@@ -129,7 +129,7 @@ impl Ch3 {
         ack: bool,
     ) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(sreq);
-        let bound = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc));
+        let bound = io.core.req(req).is_some_and(|r| r.vc == Some(vc));
         match self.reqs.side.get_mut(req) {
             Some(MpiReq { cancelling, role: Role::SyncSend { .. } | Role::RndvSend, .. })
                 if bound && *cancelling =>
@@ -171,16 +171,16 @@ impl Ch3 {
         if io.core.is_finished(req) {
             return;
         }
-        let vc = io.core.reqs.get(req).and_then(|r| r.vc);
+        let vc = io.core.req(req).and_then(|r| r.vc);
         let severs = self.lmt_abandon(io, req);
         if let Some(vc) = vc {
             // A transfer that tells the other side of its end leaves the VC alone.
             let is_send = self.is_send(req) && severs != Some(false);
-            let receiving = io.core.vcs.get(vc).is_some_and(|v| v.recv_active() == Some(req));
+            let receiving = io.core.vc(vc).is_some_and(|v| v.recv_active() == Some(req));
             if receiving {
                 io.core.abandon_recv(vc);
             } else if is_send && (!io.netmod.cancel_send(io.core, vc, req) || severs == Some(true)) {
-                let peer = io.core.vcs.get(vc).map(|v| v.peer);
+                let peer = io.core.vc(vc).map(|v| v.peer);
                 let why = netmod_core::VcError::new(
                     netmod_core::VcErrorKind::Aborted,
                     peer,

@@ -27,7 +27,7 @@ impl Ch3 {
         event: VcEvent,
         why: Option<&VcError>,
     ) -> Result<(), PacketFault> {
-        let Some(v) = io.core.vcs.get_mut(vc) else { return Ok(()) };
+        let Some(v) = io.core.vc_mut(vc) else { return Ok(()) };
         let (state, action) =
             step(v.state, event).map_err(|e| PacketFault::Violation { what: e.to_string() })?;
         v.state = state;
@@ -71,8 +71,8 @@ impl Ch3 {
     /// had no connection since, and all its messages were taken back. A close would be the first that
     /// the peer hears of it, and the peer may have left.
     pub(crate) fn has_nothing_to_close(&self, core: &netmod_core::Core, vc: VcId) -> bool {
-        let Some(v) = core.vcs.get(vc) else { return true };
-        let pending = || core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
+        let Some(v) = core.vc(vc) else { return true };
+        let pending = || core.reqs().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
         // A connection whose event has not been handled yet is in the netmod's count alone.
         let connected =
             || self.vcs.get(vc).is_none_or(|s| s.connects_before != VcSide::counted(v.stats.connects));

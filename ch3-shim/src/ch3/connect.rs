@@ -41,9 +41,9 @@ impl Ch3 {
             return Err(VcError::new(VcErrorKind::Closed, None, "its group was disconnected"));
         };
         let peer = PeerName { group: id, rank };
-        let vc = io.core.vcs.insert(netmod_core::Vc::new(peer, netmod));
+        let vc = io.core.add_vc(netmod_core::Vc::new(peer, netmod));
         if let Err(e) = io.netmod.vc_init(io.core, vc, peer, card) {
-            io.core.vcs.remove(vc);
+            io.core.remove_vc(vc);
             return Err(e);
         }
         tracing::debug!(target: "netmod::vc", group, peer = rank, choice = %route.choice, "new VC");
@@ -88,9 +88,9 @@ impl Ch3 {
                 Ok(vc) => self.peer_came(io, vc, peer),
                 Err(_) => io.netmod.refuse_peer(peer, Refusal::NotWanted),
             },
-            Some((_, Some(vc))) if io.core.vcs.get(vc).is_some_and(|v| v.netmod != netmod) => {
+            Some((_, Some(vc))) if io.core.vc(vc).is_some_and(|v| v.netmod != netmod) => {
                 io.netmod.refuse_peer(peer, Refusal::OtherNetmod);
-                let (here, there) = (io.core.vcs.get(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
+                let (here, there) = (io.core.vc(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
                 let text = format!("it connects by {there}, and this process by {}", io.netmod.name_of(here));
                 // What this side has sent, or will send, the peer refuses likewise.
                 io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Mismatch, Some(peer), text));

@@ -144,11 +144,11 @@ impl Ch3 {
         msg: Unexpected,
         losses: u32,
     ) {
-        let whole = msg.arriving().is_some_and(|a| io.core.reqs.get(a).is_some_and(|r| r.is_finished()));
+        let whole = msg.arriving().is_some_and(|a| io.core.req(a).is_some_and(|r| r.is_finished()));
         let lost = msg.vc.filter(|vc| self.losses(Some(*vc)) != losses && !whole && msg.depends_on(*vc));
         let Some(vc) = lost else { return self.deliver(io, req, env, msg) };
         self.discharge(io, &msg);
-        let peer = io.core.vcs.get(vc).map(|v| v.peer);
+        let peer = io.core.vc(vc).map(|v| v.peer);
         let cause = peer.and_then(|p| self.failures.cause(&p)).cloned().unwrap_or_else(|| {
             let text = "the connection that a matched message was to come by was lost before it was received";
             VcError::new(VcErrorKind::Lost, peer, text)
@@ -164,13 +164,13 @@ impl Ch3 {
         }
         tracing::debug!(target: "netmod::vc", %error, "VC down");
         self.failures.spare(vc);
-        let at_rest = io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive);
+        let at_rest = io.core.vc(vc).is_some_and(|v| v.state == VcState::Inactive);
         if !(at_rest && self.closing.finalizing) {
             // Who has left while all finalize, and had nothing with this process, has not failed.
             self.own_event(io, vc, VcEvent::Lost, Some(&error));
         }
         // Both had closed, and at most the last word was lost: the VC is as good as new.
-        if io.core.vcs.get(vc).is_some_and(|v| v.state == VcState::Inactive)
+        if io.core.vc(vc).is_some_and(|v| v.state == VcState::Inactive)
             && let Err(error) = io.netmod.vc_revive(io.core, vc, None)
         {
             tracing::warn!(%error, "a closed VC cannot be used again");
@@ -180,7 +180,7 @@ impl Ch3 {
     /// Everything that depends on a VC fails, and nothing else does. What the lifecycle asks for with
     /// `FAIL_REQUESTS`.
     pub(super) fn fail_requests(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
-        let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { return };
+        let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { return };
         if let Some(s) = self.vcs.get_mut(vc) {
             s.losses = s.losses.wrapping_add(1);
         }
@@ -189,7 +189,7 @@ impl Ch3 {
             self.flow_lost(vc);
             // Behind the last barrier a peer may have nothing to close, if it has not heard yet of the
             // connection that it accepts.
-            let pending = || io.core.reqs.iter().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
+            let pending = || io.core.reqs().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
             if !self.closing.finalizing || error.kind() != VcErrorKind::Closed || pending() {
                 self.process_failed(io, peer, error);
             }
@@ -205,7 +205,7 @@ impl Ch3 {
             }
         }
         let bound: Vec<ReqId> =
-            io.core.reqs.iter().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
+            io.core.reqs().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
         for req in bound {
             if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.reqs.side.get(req) {
                 if let Some(rreq) = *then {
@@ -278,7 +278,7 @@ impl Ch3 {
         let now = io.now;
         self.mourn_due(io);
         for vc in self.failures.take_due(now) {
-            let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { continue };
+            let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { continue };
             if !state.is_failed() {
                 io.netmod.vc_abort(io.core, vc, reported_dead(peer));
             }
@@ -287,7 +287,7 @@ impl Ch3 {
 
     /// The netmod reports a connection, which may be the peer's doing.
     pub(super) fn connected(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        let Some((peer, state)) = io.core.vcs.get(vc).map(|v| (v.peer, v.state)) else { return };
+        let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { return };
         self.failures.spare(vc);
         if state.is_failed() {
             if self.closing.finalizing {
@@ -310,7 +310,7 @@ impl Ch3 {
 
     /// A failed VC is to be used again: its failure is forgotten, and nothing of the lost connection is left.
     fn revive(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
+        let Some(peer) = io.core.vc(vc).map(|v| v.peer) else { return };
         self.own_event(io, vc, VcEvent::Revive, None);
         self.pardon(&peer);
     }

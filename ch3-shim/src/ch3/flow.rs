@@ -80,7 +80,7 @@ impl Ch3 {
     fn hold_back(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, mode: Mode, eager: bool) {
         self.stats.sends_waited += 1;
         // Whatever its length, it goes with its own request if it goes eagerly: not within a header.
-        let len = io.core.reqs.get(req).map_or(0, |r| r.seg.total());
+        let len = io.core.req(req).map_or(0, |r| r.seg.total());
         let charge = if eager { credit::charge(len as u32) } else { 0 };
         if let Some(m) = self.reqs.side.get_mut(req) {
             m.role = Role::Waiting { mode };
@@ -95,7 +95,7 @@ impl Ch3 {
 
     /// Sends the RTS of a rendezvous, for which a slot was taken.
     fn announce(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, sync: bool) {
-        let (Some(r), Some(m)) = (io.core.reqs.get(req), self.reqs.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.req(req), self.reqs.side.get_mut(req)) else { return };
         m.role = Role::RndvSend;
         let total = r.seg.total() as u64;
         self.lmt_initiate(io, vc, req, total, sync);
@@ -104,7 +104,7 @@ impl Ch3 {
     /// Sends what has waited, as far as there is room now.
     #[cold]
     pub(super) fn send_waiting(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        if !io.core.vcs.get(vc).is_some_and(|v| is_open(v.state)) {
+        if !io.core.vc(vc).is_some_and(|v| is_open(v.state)) {
             return;
         }
         while let Some(s) = self.vcs.get_mut(vc) {
@@ -121,7 +121,7 @@ impl Ch3 {
 
     /// Sends a message that has waited, with its data.
     fn send_late(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, mode: Mode) {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.req_mut(req), self.reqs.side.get_mut(req)) else { return };
         let Some(s) = self.vcs.get_mut(vc) else { return };
         let (len, sync) = (r.seg.total() as u32, mode == Mode::Sync);
         m.role = if sync { Role::SyncSend { sent: false, answer: None } } else { Role::Send };
@@ -157,7 +157,7 @@ impl Ch3 {
     /// Sends a Credit: all that is owed is given back.
     #[cold]
     fn tell(&mut self, io: &mut DevIo<'_>, vc: VcId, want: bool) {
-        let open = io.core.vcs.get(vc).is_some_and(|v| is_open(v.state));
+        let open = io.core.vc(vc).is_some_and(|v| is_open(v.state));
         let Some(s) = self.vcs.get_mut(vc).filter(|_| open) else { return };
         let (bytes, slots, more) = s.flow.inc.settle();
         if more && s.flow.inc.set_wanting(false) {
@@ -252,7 +252,7 @@ impl Ch3 {
     /// Gives a peer that waits for slots those that are owed to it, or else lends it some.
     fn relieve(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         // The peer may have closed meanwhile; its messages wait all the same.
-        let open = io.core.vcs.get(vc).is_some_and(|v| is_open(v.state));
+        let open = io.core.vc(vc).is_some_and(|v| is_open(v.state));
         if self.closing.finalizing || !(open || self.use_vc(io, vc).is_ok()) {
             return;
         }

@@ -36,7 +36,7 @@ impl Lent for Run {
 
 /// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
 pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
-    match io.core.reqs.get(req).and_then(|r| r.seg.send_buf()) {
+    match io.core.req(req).and_then(|r| r.seg.send_buf()) {
         Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),
         None => io.netmod.send_noncontig(io.core, vc, req, hdr),
     }

@@ -184,7 +184,7 @@ impl Ch3 {
 
     /// The card is wanted by the netmod of a VC.
     pub(super) fn card_for_netmod(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        let Some(peer) = io.core.vcs.get(vc).map(|v| v.peer) else { return };
+        let Some(peer) = io.core.vc(vc).map(|v| v.peer) else { return };
         match self.find_card(peer) {
             Ok(Found::Now(card)) => io.netmod.set_card(io.core, vc, Ok(&card)),
             Ok(Found::Later) => self.lookups.asked.entry(peer.rank).or_default().netmod = Some(vc),
@@ -213,7 +213,7 @@ impl Ch3 {
             return;
         }
         let chosen = io.netmod.choose(self.groups.world.own_name(), peer, card);
-        let used = io.core.vcs.get(vc).map(|v| v.netmod);
+        let used = io.core.vc(vc).map(|v| v.netmod);
         let Some(s) = self.vcs.get_mut(vc) else { return };
         let route = match chosen {
             Ok(chosen) if Some(chosen.netmod) == used => Route::of(chosen, card),
@@ -280,7 +280,7 @@ impl Ch3 {
             return sends.into_iter().for_each(|req| self.fail_send(io, req, &e));
         }
         for req in sends {
-            let Some(r) = io.core.reqs.get_mut(req) else { continue };
+            let Some(r) = io.core.req_mut(req) else { continue };
             r.vc = Some(vc);
             let len = r.seg.total();
             if let Some(s) = self.vcs.get_mut(vc) {

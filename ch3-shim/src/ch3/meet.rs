@@ -89,7 +89,7 @@ impl Ch3 {
         let Some(port) = self.ports.get(&tag) else { return };
         let gone = |n: &u32| {
             let vc = self.groups.get(*n).and_then(|g| g.vcs.get(ROOT));
-            vc.and_then(|vc| io.core.vcs.get(vc))
+            vc.and_then(|vc| io.core.vc(vc))
                 .is_none_or(|v| !matches!(v.state, VcState::Inactive | VcState::Active))
         };
         let lost: Vec<u32> = port.guests.iter().copied().filter(gone).collect();
@@ -133,9 +133,9 @@ impl Ch3 {
         };
         // The other side takes the netmod by which this one comes.
         let chosen = io.netmod.choose(me, peer, card)?;
-        let vc = io.core.vcs.insert(Vc::new(peer, chosen.netmod));
+        let vc = io.core.add_vc(Vc::new(peer, chosen.netmod));
         if let Err(e) = io.netmod.connect_to_root(io.core, vc, card, tag) {
-            io.core.vcs.remove(vc);
+            io.core.remove_vc(vc);
             return Err(e);
         }
         self.add_vc(vc, false, (group, ROOT), space, Route::of(chosen, card));
@@ -167,7 +167,7 @@ impl Ch3 {
     fn destroy_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         io.netmod.vc_destroy(io.core, vc);
         self.flow_lost(vc);
-        if io.core.vcs.get(vc).is_some_and(|v| !v.state.is_at_rest()) {
+        if io.core.vc(vc).is_some_and(|v| !v.state.is_at_rest()) {
             self.own_event(io, vc, VcEvent::Lost, Some(error));
         }
         self.forget_vc(io, vc, error);
@@ -175,14 +175,14 @@ impl Ch3 {
 
     fn forget_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         self.fail_requests(io, vc, error);
-        io.core.vcs.remove(vc);
+        io.core.remove_vc(vc);
         self.vcs.remove(vc);
     }
 
     /// Ends all VCs for good, when the netmods have nothing left but their memory of them.
     pub(crate) fn destroy_vcs(&mut self, io: &mut DevIo<'_>) {
         let error = VcError::new(VcErrorKind::Closed, None, "the device has been finalized");
-        let all: Vec<VcId> = io.core.vcs.iter().map(|(vc, _)| vc).collect();
+        let all: Vec<VcId> = io.core.vcs().map(|(vc, _)| vc).collect();
         for vc in all {
             io.netmod.vc_destroy(io.core, vc);
             self.forget_vc(io, vc, &error);

@@ -29,7 +29,7 @@ impl Ch3 {
         if let Some(cause) = self.source_lost(&pattern) {
             return Err(cause);
         }
-        let (req, r) = io.core.reqs.renew();
+        let (req, r) = io.core.renew_req();
         r.renew(None, seg.into());
         let posted = self.queues.posted.post(pattern, req);
         let env = pattern.to_envelope();
@@ -87,7 +87,7 @@ impl Ch3 {
                 if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.reqs.side.get_mut(arriving) {
                     *then = Some(req);
                 }
-                if let Some(r) = io.core.reqs.get_mut(req) {
+                if let Some(r) = io.core.req_mut(req) {
                     r.vc = msg.vc;
                 }
             }
@@ -107,7 +107,7 @@ impl Ch3 {
     /// Records the envelope of the message that a receive has matched, and how much of it fits.
     #[inline]
     fn fit(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, len: u64) -> usize {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return 0 };
+        let (Some(r), Some(m)) = (io.core.req_mut(req), self.reqs.side.get_mut(req)) else { return 0 };
         m.posted = None;
         let len_here = usize::try_from(len).unwrap_or(usize::MAX);
         let room = len_here.min(r.seg.total());
@@ -123,7 +123,7 @@ impl Ch3 {
     /// Copies bytes that are here into a receive.
     #[inline]
     fn fill(&mut self, io: &mut DevIo<'_>, req: ReqId, data: &[u8]) {
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.seg.unpack(RxBytes::from_slice(data));
         }
     }
@@ -131,9 +131,9 @@ impl Ch3 {
     /// A message of this process to itself has met its receive.
     pub(crate) fn local_copy(&mut self, io: &mut DevIo<'_>, sreq: ReqId, rreq: ReqId) {
         let mut piece = [0; 8192];
-        while let Some(s) = io.core.reqs.get_mut(sreq) {
+        while let Some(s) = io.core.req_mut(sreq) {
             let n = s.seg.pack(&mut piece);
-            let Some(r) = io.core.reqs.get_mut(rreq) else { break };
+            let Some(r) = io.core.req_mut(rreq) else { break };
             if n == 0 || r.seg.unpack(RxBytes::from_slice(&piece[..n])) < n {
                 break;
             }
@@ -273,7 +273,7 @@ impl Ch3 {
     /// A receive has matched a message that is all here.
     #[inline(always)]
     fn receive_whole(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: RxBytes<'_>) {
-        let (Some(r), Some(m)) = (io.core.reqs.get_mut(req), self.reqs.side.get_mut(req)) else { return };
+        let (Some(r), Some(m)) = (io.core.req_mut(req), self.reqs.side.get_mut(req)) else { return };
         let room = bytes.len().min(r.seg.total());
         r.seg.unpack(bytes.take(room));
         m.posted = None;
@@ -285,7 +285,7 @@ impl Ch3 {
         if m.forgotten {
             return self.reqs.finish(io.core, req, Outcome::Done);
         }
-        r.outcome = Outcome::Done;
+        r.succeed();
         io.core.announce(req);
     }
 
@@ -361,7 +361,7 @@ impl Ch3 {
     /// Starts a receive with what has arrived of its payload; `excess` bytes at its end do not fit.
     #[inline]
     fn receive(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, excess: usize, here: RxBytes<'_>) {
-        let Some(r) = io.core.reqs.get_mut(req) else { return };
+        let Some(r) = io.core.req_mut(req) else { return };
         let n = r.seg.unpack(here);
         let surplus = here.len() - n;
         let to_drop = excess - surplus.min(excess);
@@ -396,7 +396,7 @@ impl Ch3 {
             let mut mpi = MpiReq::new(Role::Arriving { then: None }, env);
             mpi.owned = Owned::Recv(buf);
             let req = self.reqs.make(io.core, Some(vc), seg, mpi);
-            if let Some(r) = io.core.reqs.get_mut(req) {
+            if let Some(r) = io.core.req_mut(req) {
                 r.on_done = OnDone::Upper;
             }
             io.core.set_recv_active(vc, req);
@@ -408,14 +408,14 @@ impl Ch3 {
     /// An unexpected message has arrived whole.
     pub(super) fn arrived(&mut self, core: &mut netmod_core::Core, arriving: ReqId) {
         let Some(MpiReq { role: Role::Arriving { then }, env, .. }) = self.reqs.side.get(arriving) else {
-            core.reqs.remove(arriving);
+            core.remove_req(arriving);
             return;
         };
         let (then, env) = (*then, *env);
         let key = self.queues.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
         if then.is_none() && key.is_none() {
             // A matched probe holds the message: it stays as it is until it is received.
-            if let Some(r) = core.reqs.get_mut(arriving) {
+            if let Some(r) = core.req_mut(arriving) {
                 r.vc = None;
             }
             core.finish(arriving, Outcome::Done);
@@ -423,7 +423,7 @@ impl Ch3 {
         }
         let Some(buf) = self.reqs.take_buffer(core, arriving) else { return };
         if let Some(req) = then {
-            if let Some(r) = core.reqs.get_mut(req) {
+            if let Some(r) = core.req_mut(req) {
                 let room = r.seg.remaining().min(buf.len());
                 r.seg.unpack(RxBytes::from_slice(&buf[..room]));
             }
@@ -503,7 +503,7 @@ impl Ch3 {
         if traced {
             tracing::trace!(target: "netmod::message", %req, bytes = len, "rendezvous data begins");
             // So that its end is heard of.
-            if let Some(r) = io.core.reqs.get_mut(req) {
+            if let Some(r) = io.core.req_mut(req) {
                 r.on_done = OnDone::Upper;
             }
         }

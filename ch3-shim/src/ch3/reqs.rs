@@ -28,7 +28,7 @@ impl Requests {
     #[inline]
     pub(crate) fn make(&mut self, core: &mut Core, vc: Option<VcId>, seg: Segment, mut mpi: MpiReq) -> ReqId {
         mpi.since = self.now;
-        let req = core.reqs.insert(Request::new(vc, seg));
+        let req = core.add_req(Request::new(vc, seg));
         self.side.set(req, mpi);
         req
     }
@@ -37,20 +37,20 @@ impl Requests {
     pub(crate) fn finish(&mut self, core: &mut Core, req: ReqId, outcome: Outcome) {
         core.finish(req, outcome);
         if self.side.get(req).is_some_and(|m| m.forgotten) {
-            core.reqs.remove(req);
+            core.remove_req(req);
             self.side.clear(req);
         }
     }
 
     /// Removes a request that was not started.
     pub(super) fn discard(&mut self, core: &mut Core, req: ReqId) {
-        core.reqs.remove(req);
+        core.remove_req(req);
         self.side.remove(req);
     }
 
     /// Removes a request of the device's own; returns the buffer that it received into.
     pub(super) fn take_buffer(&mut self, core: &mut Core, req: ReqId) -> Option<Vec<u8>> {
-        core.reqs.remove(req);
+        core.remove_req(req);
         match self.side.remove(req) {
             Some(MpiReq { owned: Owned::Recv(buf), .. }) => Some(buf),
             _ => None,
@@ -72,7 +72,7 @@ impl Requests {
             *matched = m.matched.by_words();
             m.is_plain()
         };
-        core.reqs.retire_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false))
+        core.retire_req_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false))
     }
 
     /// Retires a request as [`Requests::take_plain`] does, without its status.
@@ -106,7 +106,7 @@ impl Requests {
     pub(crate) fn own(&mut self, core: &Core, req: ReqId, owned: Owned) -> Owned {
         if let Some(m) = self.side.get_mut(req) {
             m.owned = owned;
-        } else if core.reqs.get(req).is_some_and(|r| !r.copied) {
+        } else if core.req(req).is_some_and(|r| !r.copied) {
             let mut m = MpiReq::new(Role::Send, Envelope::new(0, 0, 0));
             m.owned = owned;
             self.side.set(req, m);

@@ -17,7 +17,7 @@ impl Ch3 {
     /// Whether the VC takes messages, made active if this is the first.
     #[inline]
     pub(super) fn use_vc(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
-        match io.core.vcs.get(vc) {
+        match io.core.vc(vc) {
             Some(v) if v.state == netmod_core::lifecycle::VcState::Active => Ok(()),
             _ => self.activate(io, vc),
         }
@@ -25,7 +25,7 @@ impl Ch3 {
 
     #[cold]
     fn activate(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
-        let Some((state, peer)) = io.core.vcs.get(vc).map(|v| (v.state, v.peer)) else {
+        let Some((state, peer)) = io.core.vc(vc).map(|v| (v.state, v.peer)) else {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the VC no longer exists"));
         };
         if !state.can_send() {
@@ -38,7 +38,7 @@ impl Ch3 {
             }));
         }
         if state.is_at_rest()
-            && let (Some(s), Some(v)) = (self.vcs.get_mut(vc), io.core.vcs.get(vc))
+            && let (Some(s), Some(v)) = (self.vcs.get_mut(vc), io.core.vc(vc))
         {
             s.connects_before = VcSide::counted(v.stats.connects);
         }
@@ -97,7 +97,7 @@ impl Ch3 {
         let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
         let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
         if let Some(req) = started
-            && let Some(r) = io.core.reqs.get_mut(req)
+            && let Some(r) = io.core.req_mut(req)
         {
             r.charge = charge;
         }
@@ -130,7 +130,7 @@ impl Ch3 {
         }
         let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
         let req = self.reqs.make(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.charge = charge;
         }
         let sent = io.netmod.send_noncontig(io.core, vc, req, &hdr);
@@ -157,7 +157,7 @@ impl Ch3 {
             seg,
             MpiReq::new(Role::SyncSend { sent: false, answer: None }, env),
         );
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.on_done = OnDone::Upper;
             r.charge = charge;
         }
@@ -233,7 +233,7 @@ impl Ch3 {
     /// The receiver has matched a synchronous eager send.
     pub(super) fn sync_ack(&mut self, io: &mut DevIo<'_>, vc: VcId, sreq: u64) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(sreq);
-        let live = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
+        let live = io.core.req(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
         match self.reqs.side.get_mut(req) {
             Some(MpiReq { role: Role::SyncSend { sent, answer }, .. }) if live && answer.is_none() => {
                 *answer = Some(Answer::Matched);

@@ -85,7 +85,7 @@ impl Vci {
     }
 
     pub(super) fn at_rest(&self, vc: VcId) -> bool {
-        self.engine.core.vcs.get(vc).is_none_or(|v| v.state.is_at_rest())
+        self.engine.core.vc(vc).is_none_or(|v| v.state.is_at_rest())
     }
 
     fn closed(&self, d: &Disconnecting) -> bool {
@@ -303,7 +303,7 @@ impl Vci {
             return Step::Busy;
         }
         if self.now >= deadline {
-            let open = vcs.iter().filter_map(|vc| self.engine.core.vcs.get(*vc));
+            let open = vcs.iter().filter_map(|vc| self.engine.core.vc(*vc));
             let open: Vec<String> = open.map(|v| format!("rank {} ({})", v.peer.rank, v.state)).collect();
             let text = format!(
                 "finalize: {} connections were not closed by their peers within {:?} (NETMOD_CLOSE_TIMEOUT): {}",

@@ -276,12 +276,12 @@ impl Vci {
 
     /// Requests that are not used up: under way, or finished and not yet waited for.
     pub fn live_requests(&self) -> usize {
-        self.engine.look(|e| e.core.reqs.len())
+        self.engine.look(|e| e.core.req_count())
     }
 
     /// VCs that exist, with processes of this job and of others.
     pub fn live_vcs(&self) -> usize {
-        self.engine.look(|e| e.core.vcs.len())
+        self.engine.look(|e| e.core.vc_count())
     }
 
     /// Messages that wait for a receive.
@@ -304,7 +304,7 @@ impl Vci {
         let vcs = self.ch3.groups.world.vcs.iter();
         self.engine.look(|engine| {
             vcs.filter_map(|(rank, vc)| {
-                let v = engine.core.vcs.get(vc)?;
+                let v = engine.core.vc(vc)?;
                 Some(VcReport {
                     rank,
                     state: v.state.name(),

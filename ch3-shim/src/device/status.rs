@@ -75,7 +75,7 @@ impl Vci {
     fn report_requests(&self, report: &mut StatusReport) -> BTreeMap<usize, usize> {
         let mut bound = BTreeMap::new();
         let mut under_way: Vec<(ReqId, &Request, Option<&MpiReq>)> = Vec::new();
-        for (id, r) in self.engine.core.reqs.iter() {
+        for (id, r) in self.engine.core.reqs() {
             let mpi = self.ch3.reqs.side.get(id);
             let Some((_, wait)) = waits_for(mpi, self.ch3.lmt.is_offered(id)) else { continue };
             if r.is_finished() {
@@ -91,7 +91,7 @@ impl Vci {
         under_way.sort_by_key(|(id, _, mpi)| (mpi.map(|m| m.since), *id));
         for (id, r, mpi) in under_way.into_iter().take(LISTED) {
             let (kind, wait) = waits_for(mpi, self.ch3.lmt.is_offered(id)).unwrap_or_default();
-            let peer = r.vc.and_then(|vc| self.engine.core.vcs.get(vc)).map(|v| v.peer.rank);
+            let peer = r.vc.and_then(|vc| self.engine.core.vc(vc)).map(|v| v.peer.rank);
             let asked = mpi.filter(|_| kind == "receive").map(|m| m.env.source());
             let asked = asked.filter(|s| *s != ANY_SOURCE).and_then(|s| u32::try_from(s).ok());
             report.requests.push(RequestStatus {
@@ -130,7 +130,7 @@ impl Vci {
 
     fn report_vcs(&self, report: &mut StatusReport, bound: &BTreeMap<usize, usize>) {
         let mut vcs = Vec::new();
-        for (vc, v) in self.engine.core.vcs.iter() {
+        for (vc, v) in self.engine.core.vcs() {
             let down = self.ch3.failures.cause(&v.peer);
             let state = if down.is_some() { "down" } else { v.state.name() };
             *report.vc_states.entry(state.to_owned()).or_default() += 1;
@@ -139,7 +139,7 @@ impl Vci {
         }
         vcs.sort_unstable();
         for (_, rest, vc) in vcs.into_iter().take(LISTED) {
-            let (Some(v), Some(side)) = (self.engine.core.vcs.get(vc), self.ch3.vcs.get(vc)) else {
+            let (Some(v), Some(side)) = (self.engine.core.vc(vc), self.ch3.vcs.get(vc)) else {
                 continue;
             };
             let flow = self.ch3.flow_report(vc);

@@ -67,7 +67,7 @@ impl<N: NoCheckpoint> Checkpoint for N {
     }
 
     fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, _: &Card) -> Result<(), VcError> {
-        let peer = core.vcs.get(vc).map(|v| v.peer);
+        let peer = core.vc(vc).map(|v| v.peer);
         Err(VcError::new(VcErrorKind::Unsupported, peer, format!("{}: {}", self.name(), N::WHY)))
     }
 }

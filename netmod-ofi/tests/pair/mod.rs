@@ -84,7 +84,7 @@ impl Pair {
         let ranks = netmods.drain(..).enumerate().map(|(me, netmod)| {
             let mut engine = Engine::new(netmod, Core::new(16));
             let peer = name(1 - me);
-            let vc = engine.core.vcs.insert(Vc::new(peer, 0));
+            let vc = engine.core.add_vc(Vc::new(peer, 0));
             engine.netmod.vc_init(&mut engine.core, vc, peer, Some(&cards[1 - me])).expect("vc_init");
             Rank { engine, layer: Layer::default(), vc }
         });

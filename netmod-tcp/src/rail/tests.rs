@@ -89,7 +89,7 @@ impl Two {
         });
         let vcs = [0, 1].map(|i: usize| {
             let e = &mut engines[i];
-            let vc = e.core.vcs.insert(Vc::new(name(1 - i as u32), 0));
+            let vc = e.core.add_vc(Vc::new(name(1 - i as u32), 0));
             let peer = 1 - i;
             e.netmod.vc_init(&mut e.core, vc, name(peer as u32), Some(&cards[peer])).expect("vc_init");
             vc

@@ -186,7 +186,7 @@ impl TxQueue {
             && m.batch
             && m.staged < BATCH_BYTES
             && let Some(req) = m.req
-            && let Some(r) = core.reqs.get_mut(req)
+            && let Some(r) = core.req_mut(req)
             && !r.detached
         {
             m.staged += staged;
@@ -196,7 +196,7 @@ impl TxQueue {
         let mut r = Request::new(Some(vc), Segment::empty());
         r.copied = true;
         r.queue_seq = self.places;
-        let req = core.reqs.insert(r);
+        let req = core.add_req(r);
         self.append(Message { req: Some(req), batch: true, ..Message::run(staged, false) });
         req
     }
@@ -254,7 +254,7 @@ impl TxQueue {
                 m.rest = Rest::Contig(buf);
             }
             Data::Segment => {
-                if let Some(r) = core.reqs.get_mut(req) {
+                if let Some(r) = core.req_mut(req) {
                     let len = r.seg.remaining();
                     if self.copies(len) {
                         m.staged += r.seg.pack_vec(len, &mut self.stage);
@@ -265,7 +265,7 @@ impl TxQueue {
                 }
             }
         }
-        if let Some(r) = core.reqs.get_mut(req) {
+        if let Some(r) = core.req_mut(req) {
             r.queue_seq = self.places;
         }
         self.append(m);
@@ -317,7 +317,7 @@ impl TxQueue {
                 (n, bytes) = (n + 1, bytes + run);
                 (at, run) = (at + run, 0);
             }
-            match (&m.rest, m.req.and_then(|r| core.reqs.get_mut(r))) {
+            match (&m.rest, m.req.and_then(|r| core.req_mut(r))) {
                 (Rest::Contig(buf), _) => {
                     iov[n] = buf.skip(skipped).iov();
                     (n, bytes) = (n + 1, bytes + m.rest_len - skipped);
@@ -410,7 +410,7 @@ impl TxQueue {
     /// Takes a message back if no byte of it has gone.
     pub(crate) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         // Of messages that share a request none can be told from the others.
-        let Some(place) = core.reqs.get(req).filter(|r| !r.is_shared()).map(|r| r.queue_seq) else {
+        let Some(place) = core.req(req).filter(|r| !r.is_shared()).map(|r| r.queue_seq) else {
             return false;
         };
         let at = self.messages.partition_point(|m| m.place < place).max(self.cursor);

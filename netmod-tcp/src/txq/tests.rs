@@ -89,7 +89,7 @@ impl World {
         let seg = unsafe { Segment::contig(at, len) };
         let mut r = Request::new(Some(self.vc), seg);
         r.on_done = if told { OnDone::Upper } else { OnDone::Complete };
-        let req = self.core.reqs.insert(r);
+        let req = self.core.add_req(r);
         self.lent.push(Lent { req, at, len });
         (req, at)
     }
@@ -258,7 +258,7 @@ impl World {
 
 fn world(retain: bool) -> World {
     let mut core = Core::default();
-    let vc = core.vcs.insert(Vc::new(PeerName::default(), 0));
+    let vc = core.add_vc(Vc::new(PeerName::default(), 0));
     let mut queue = TxQueue::default();
     queue.begin(&mut core, vc, retain);
     World {

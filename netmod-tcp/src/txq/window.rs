@@ -191,7 +191,7 @@ impl TxQueue {
         match &m.rest {
             Rest::Contig(lent) => buf.extend_from_slice(lent.bytes()),
             Rest::Segment { from } => {
-                if let Some(r) = m.req.and_then(|req| core.reqs.get_mut(req)) {
+                if let Some(r) = m.req.and_then(|req| core.req_mut(req)) {
                     r.seg.seek(*from);
                     r.seg.pack_vec(m.rest_len, &mut buf);
                 }

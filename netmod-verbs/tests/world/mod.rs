@@ -103,9 +103,9 @@ impl<N: Netmod> Upper<N> for Layer {
         self.kept.push(pieces.area().clone());
         let mut request = Request::new(Some(vc), pieces.segment());
         request.on_done = OnDone::Upper;
-        let req = io.core.reqs.insert(request);
+        let req = io.core.add_req(request);
         self.under_way.insert(req, (from, number, pieces));
-        let r = io.core.reqs.get_mut(req).expect("a live request");
+        let r = io.core.req_mut(req).expect("a live request");
         let used = r.seg.unpack(rest);
         if r.seg.is_done() {
             self.whole(req);
@@ -210,7 +210,7 @@ impl World {
                 if e.netmod.reachable(&cards[peer]).is_err() {
                     continue;
                 }
-                let vc = e.core.vcs.insert(Vc::new(name(peer), 0));
+                let vc = e.core.add_vc(Vc::new(name(peer), 0));
                 e.netmod.vc_init(&mut e.core, vc, name(peer), Some(&cards[peer])).expect("vc_init");
                 r.layer.peers.insert(vc, peer);
                 r.vcs[peer] = Some(vc);

@@ -278,7 +278,7 @@ impl<D: Device> FrameNetmod<D> {
         (l.via, l.traffic.turn) = (to, turn);
         (l.doubt, l.life.unread) = (None, false);
         core.reset_receive(vc);
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
         }
         l.life.heard = self.now;
@@ -310,7 +310,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Returns true if the upper layer, or a message in flight, is hurt by the peer's departure.
     fn matters(&self, core: &Core, vc: VcId) -> bool {
         let Some(l) = self.links.get(vc) else { return false };
-        let open = core.vcs.get(vc).is_some_and(|v| {
+        let open = core.vc(vc).is_some_and(|v| {
             let in_use = v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked;
             // Of a message that has begun to come the rest never will.
             in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0

@@ -53,7 +53,7 @@ impl<D: Device> FrameNetmod<D> {
         let is = |l: &FrameVc, d: &SuspectPort| l.open.is_some_and(|o| o.dest.port == d.port);
         let silent = |vc: VcId, l: &FrameVc| {
             let rest =
-                || core.vcs.get(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
+                || core.vc(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
             l.open.is_some() && now.since(l.life.heard) > SILENCE && (l.is_owed() || rest())
         };
         let concerned = self

@@ -87,7 +87,7 @@ fn a_peer_that_gives_back_or_sends_too_much_is_found_out() {
 fn messages_are_copied_in_pieces_of_any_length() {
     static DATA: [u8; 200] = [7; 200];
     let mut core = Core::new(2);
-    let req = core.reqs.insert(netmod_core::Request::default());
+    let req = core.add_req(netmod_core::Request::default());
     for piece in [32, 33, 50, 231, 232, 233] {
         let mut m = Message::new([3; HDR_LEN], Data::Contig(SendBuf::from_static(&DATA)), req);
         let mut all = Vec::new();

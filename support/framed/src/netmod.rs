@@ -297,7 +297,7 @@ impl<D: Device> Checkpoint for FrameNetmod<D> {
     }
 
     fn ckpt_peer(&mut self, core: &mut Core, vc: VcId, _: &Card) -> Result<(), VcError> {
-        let peer = core.vcs.get(vc).map(|v| v.peer);
+        let peer = core.vc(vc).map(|v| v.peer);
         let why = self.can_ckpt().map_or_else(|e| e.to_string(), |()| "the VC is not in its charge".into());
         Err(VcError::new(VcErrorKind::Unsupported, peer, why))
     }
@@ -331,7 +331,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         if self.send(core, vc, hdr, data)? {
             return Ok(None);
         }
-        let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+        let req = core.add_req(Request::new(Some(vc), Segment::empty()));
         self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
         Ok(Some(req))
     }
@@ -344,7 +344,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         hdr: &Header,
     ) -> Result<Sent, VcError> {
         self.check(vc)?;
-        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        let len = core.req(req).map_or(0, |r| r.seg.remaining());
         core.count_send(vc, len);
         self.enqueue(core, vc, Message::new(*hdr, Data::Segment, req));
         Ok(Sent::Queued)

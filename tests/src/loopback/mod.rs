@@ -325,7 +325,7 @@ impl Netmod for LoopbackNetmod {
         if self.send_at_once(core, vc, hdr, data)? {
             return Ok(None);
         }
-        let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+        let req = core.add_req(Request::new(Some(vc), Segment::empty()));
         self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
         Ok(Some(req))
     }

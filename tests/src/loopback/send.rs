@@ -9,7 +9,7 @@ use super::{Ending, LoopbackNetmod};
 
 /// Appends to `to` as much of the request's segment as fits into `room`; whether that was all.
 fn append_segment(core: &mut Core, req: ReqId, to: &mut VecDeque<u8>, mut room: usize) -> bool {
-    let Some(r) = core.reqs.get_mut(req) else { return true };
+    let Some(r) = core.req_mut(req) else { return true };
     let mut piece = [0; 4096];
     loop {
         let n = room.min(piece.len());
@@ -75,7 +75,7 @@ impl LoopbackNetmod {
         req: ReqId,
     ) -> Result<bool, VcError> {
         self.check(vc)?;
-        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        let len = core.req(req).map_or(0, |r| r.seg.remaining());
         core.count_send(vc, len);
         if !self.room_at_once(core, vc, HDR_LEN + len) {
             return Ok(false);
@@ -135,7 +135,7 @@ impl LoopbackNetmod {
         if let Some(l) = self.links.get_mut(vc)
             && !std::mem::replace(&mut l.up, true)
         {
-            if let Some(v) = core.vcs.get_mut(vc) {
+            if let Some(v) = core.vc_mut(vc) {
                 v.stats.connects += 1;
             }
             self.pending.push_back(Event::Up { vc });

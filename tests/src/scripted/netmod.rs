@@ -199,7 +199,7 @@ impl VcLife for Scripted {
         peer: PeerName,
         _: Option<&Card>,
     ) -> Result<(), VcError> {
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
         }
         let mut stage = self.script.lock();
@@ -222,7 +222,7 @@ impl VcLife for Scripted {
 
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
         let was = self.vcs.remove(vc);
-        assert!(was.is_some() && core.vcs.get(vc).is_some(), "{vc} is not in its charge, or gone already");
+        assert!(was.is_some() && core.vc(vc).is_some(), "{vc} is not in its charge, or gone already");
         self.script.lock().in_charge -= 1;
         core.reset_receive(vc);
     }
@@ -324,7 +324,7 @@ impl Netmod for Scripted {
     ) -> Result<Sent, VcError> {
         self.script.lock().hooks.send_noncontig += 1;
         let mut data = Vec::new();
-        if let Some(r) = core.reqs.get_mut(req) {
+        if let Some(r) = core.req_mut(req) {
             r.seg.pack_vec(usize::MAX, &mut data);
         }
         self.keep(vc, hdr, &data).map(|()| self.let_go(vc, req))

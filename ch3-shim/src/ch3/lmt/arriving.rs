@@ -32,7 +32,7 @@ impl Ch3 {
         let mut mpi = MpiReq::new(Role::Cookie, Envelope::new(0, 0, 0));
         mpi.owned = Owned::Recv(buf);
         let req = self.reqs.make(io.core, Some(vc), seg, mpi);
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.on_done = OnDone::Upper;
         }
         self.lmt.arriving.push((req, pkt));
@@ -53,7 +53,7 @@ impl Ch3 {
             Err(PacketFault::Drop { what, .. }) => io.core.count_fault(vc, &what),
             Err(PacketFault::Violation { what }) => {
                 io.core.count_fault(vc, &what);
-                let peer = io.core.vcs.get(vc).map(|v| v.peer);
+                let peer = io.core.vc(vc).map(|v| v.peer);
                 let text =
                     format!("protocol violation by the peer: {what}; do both sides run the same version?");
                 io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Protocol, peer, text));

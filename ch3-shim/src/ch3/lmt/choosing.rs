@@ -58,7 +58,7 @@ impl Ch3 {
         modes: Modes,
         bytes: u64,
     ) -> Side {
-        let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
+        let contiguous = io.core.req(req).is_some_and(|r| r.seg.as_contig().is_some());
         self.lmt_side(io, vc, contiguous, modes, bytes)
     }
 

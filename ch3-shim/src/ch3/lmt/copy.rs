@@ -145,7 +145,7 @@ impl Ch3 {
         while moved < budget {
             let Some(lanes) = self.lmt.lanes.get_mut(vc) else { break };
             let Some(req) = lanes.out.front() else { break };
-            let Some(r) = io.core.reqs.get_mut(req).filter(|r| !r.is_finished()) else {
+            let Some(r) = io.core.req_mut(req).filter(|r| !r.is_finished()) else {
                 lanes.out = Default::default();
                 break;
             };
@@ -164,7 +164,7 @@ impl Ch3 {
         while moved < budget {
             let Some(lanes) = self.lmt.lanes.get_mut(vc) else { break };
             let Some((req, wanted)) = lanes.inc.front() else { break };
-            let live = io.core.reqs.get_mut(req).filter(|r| wanted && !r.is_finished());
+            let live = io.core.req_mut(req).filter(|r| wanted && !r.is_finished());
             let is_live = live.is_some();
             let n = lanes.inc.drain(live.map(|r| &mut r.seg), budget - moved)?;
             if n == 0 {
@@ -196,7 +196,7 @@ impl Ch3 {
     fn ring_broken(&mut self, io: &mut DevIo<'_>, vc: VcId, e: Corrupt) {
         self.lmt.copying.retain(|v| *v != vc);
         self.lmt.lanes.remove(vc);
-        let peer = io.core.vcs.get(vc).map(|v| v.peer);
+        let peer = io.core.vc(vc).map(|v| v.peer);
         io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Protocol, peer, e.to_string()));
     }
 

@@ -218,7 +218,7 @@ impl Ch3 {
         if refused {
             self.lmt_unmet(io, vc, "no memory could be registered", true);
         }
-        let data_sz = io.core.reqs.get(req).map_or(0, |r| r.seg.total()) as u64;
+        let data_sz = io.core.req(req).map_or(0, |r| r.seg.total()) as u64;
         let peer = self.vcs.get(vc).map(|s| s.rank);
         tracing::trace!(target: "netmod::message", %req, peer, tag = env.tag(), bytes = data_sz, "RTS sent");
         let rts = |cookie_len| Packet::Rts { env, sreq: req.to_wire(), data_sz, cookie_len, sync };
@@ -250,7 +250,7 @@ impl Ch3 {
         match io.netmod.i_start_contig_msg(io.core, vc, &packet(len).emit(), data) {
             Ok(None) => self.reqs.pool.give(bytes),
             Ok(Some(req)) => {
-                match io.core.reqs.get_mut(req).filter(|r| !r.copied) {
+                match io.core.req_mut(req).filter(|r| !r.copied) {
                     None => self.reqs.pool.give(bytes),
                     Some(r) => {
                         r.on_done = OnDone::Upper;
@@ -277,7 +277,7 @@ impl Ch3 {
         room: u64,
         announced: Announced,
     ) {
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.vc = Some(vc);
         }
         let Announced { modes, first } = announced;
@@ -358,7 +358,7 @@ impl Ch3 {
             self.learn_key(req, keyed);
         }
         // The receiver's decision. A refusal of the mode does not change it.
-        if let Some(r) = io.core.reqs.get_mut(req) {
+        if let Some(r) = io.core.req_mut(req) {
             r.seg.truncate(usize::try_from(total).unwrap_or(usize::MAX));
         }
         let tag = self.reqs.side.get(req).map(|m| m.env.tag());
@@ -369,7 +369,7 @@ impl Ch3 {
 
     /// Whether a request is under way on a VC.
     fn is_transfer(&self, io: &DevIo<'_>, vc: VcId, req: ReqId) -> bool {
-        let live = io.core.reqs.get(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
+        let live = io.core.req(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());
         live && self.lmt.transfers.get(req).is_some_and(|t| t.vc == vc)
     }
 
@@ -576,7 +576,7 @@ impl Ch3 {
             Ending::Done => Outcome::Done,
             Ending::Cancelled => Outcome::Cancelled,
             Ending::Aborted | Ending::Lost => {
-                let peer = io.core.reqs.get(req).and_then(|r| r.vc).and_then(|vc| io.core.vcs.get(vc));
+                let peer = io.core.req(req).and_then(|r| r.vc).and_then(|vc| io.core.vc(vc));
                 let cause = self.lmt.onesided.get_mut(req).and_then(|one| one.failure.take());
                 Outcome::Failed(cause.unwrap_or_else(|| {
                     let text =

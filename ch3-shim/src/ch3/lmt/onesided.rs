@@ -136,7 +136,7 @@ impl Ch3 {
         let Some(rma) = io.netmod.rma(io.core, vc) else { return 0 };
         // Half of what may be registered is for peers, and two windows are registered at once.
         let most = rma.limits(io.core, vc).max_registered / 4;
-        let contiguous = io.core.reqs.get(req).is_some_and(|r| r.seg.as_contig().is_some());
+        let contiguous = io.core.req(req).is_some_and(|r| r.seg.as_contig().is_some());
         let most = if contiguous { most } else { most.min(BOUNCE) };
         most as u64
     }
@@ -184,7 +184,7 @@ impl Ch3 {
     ) -> Result<(), VcError> {
         let no = |text: &str| VcError::new(VcErrorKind::Resource, None, text);
         let Some(rma) = io.netmod.rma(io.core, vc) else { return Err(no("no one-sided transfers")) };
-        let Some(r) = io.core.reqs.get_mut(req) else { return Err(no("the request is gone")) };
+        let Some(r) = io.core.req_mut(req) else { return Err(no("the request is gone")) };
         let (at, len) = (window.at as usize, window.len as usize);
         r.seg.seek(0);
         let (mem, mut bounce) = match r.seg.as_contig() {
@@ -281,7 +281,7 @@ impl Ch3 {
         };
         let Some(rma) = io.netmod.rma(io.core, vc) else { return no("no one-sided transfers") };
         let most = rma.limits(io.core, vc).max_op;
-        let Some(r) = io.core.reqs.get_mut(req) else { return no("the request is gone") };
+        let Some(r) = io.core.req_mut(req) else { return no("the request is gone") };
         let puts = self.lmt.transfers.get(req).is_some_and(|t| matches!(t.machine, Machine::Send(_)));
         let at = m.window.at as usize + m.done;
         let mut len = (m.window.len as usize - m.done).min(most);
@@ -404,7 +404,7 @@ fn deregister(io: &mut DevIo<'_>, vc: VcId, region: RegionId) {
 
 /// Copies bytes to where they belong in a receive.
 fn unpack(io: &mut DevIo<'_>, req: ReqId, at: usize, bytes: &[u8]) {
-    if let Some(r) = io.core.reqs.get_mut(req) {
+    if let Some(r) = io.core.req_mut(req) {
         r.seg.seek(at);
         r.seg.unpack(RxBytes::from_slice(bytes));
         r.seg.seek(0);

@@ -40,7 +40,7 @@ impl Ch3 {
         vcs.sort_unstable();
         vcs.dedup();
         for vc in vcs {
-            if !io.core.vcs.get(vc).is_some_and(|v| is_open(v.state)) {
+            if !io.core.vc(vc).is_some_and(|v| is_open(v.state)) {
                 continue;
             }
             let Some(lanes) = self.lmt.lanes_of(vc) else { continue };

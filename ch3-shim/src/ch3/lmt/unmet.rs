@@ -144,7 +144,7 @@ impl Ch3 {
         if self.lmt.unmet.vcs.get(vc).is_some() || mode == Mode::Coop && self.is_ring_disturbed(vc) {
             return;
         }
-        let netmod = io.netmod.name_of(io.core.vcs.get(vc).map_or(0, |v| v.netmod));
+        let netmod = io.netmod.name_of(io.core.vc(vc).map_or(0, |v| v.netmod));
         let text: Arc<str> = format!(
             "NETMOD_LMT={mode} is not honoured over {netmod}: {why}; large messages go in the null mode there; set \
              NETMOD_LMT=auto, or choose another netmod by NETMOD"

@@ -382,7 +382,7 @@ impl Vci {
     /// Nobody has answered at a port.
     fn not_accepted(&self, port: &PortName, vc: netmod_core::VcId, call: &Call) -> Error {
         let core = &self.engine.core;
-        let connected = core.vcs.get(vc).is_some_and(|v| v.state.can_send() && v.stats.connects > 0);
+        let connected = core.vc(vc).is_some_and(|v| v.state.can_send() && v.stats.connects > 0);
         let (tag, waited) = (port.tag, call.timeout);
         Error::Timeout(if connected {
             format!(
@@ -484,7 +484,7 @@ impl Vci {
         let pending = |d: &Vci| {
             let space = d.ch3.groups.get(group).map(|g| g.space);
             let bound = |vc| d.ch3.vcs.get(vc).is_some_and(|s| Some(s.space) == space);
-            d.engine.core.reqs.iter().filter(|(_, r)| !r.is_finished() && r.vc.is_some_and(bound)).count()
+            d.engine.core.reqs().filter(|(_, r)| !r.is_finished() && r.vc.is_some_and(bound)).count()
         };
         self.wait_until(call.deadline, |d| pending(d) == 0)?;
         match pending(self) {

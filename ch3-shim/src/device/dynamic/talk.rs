@@ -224,7 +224,7 @@ impl Vci {
             self.ch3.vc_close(&mut self.engine.io(now), *vc);
         }
         self.wait_until(deadline, |d| vcs.iter().all(|vc| d.at_rest(*vc)))?;
-        let open = vcs.iter().filter(|vc| !self.at_rest(**vc)).filter_map(|vc| self.engine.core.vcs.get(*vc));
+        let open = vcs.iter().filter(|vc| !self.at_rest(**vc)).filter_map(|vc| self.engine.core.vc(*vc));
         Ok(open.map(|v| format!("rank {} ({})", v.peer.rank, v.state)).collect())
     }
 

@@ -75,7 +75,7 @@ impl<N: Netmod> Capture<N> {
     }
 
     fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName, text: &str) {
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.no_direct = true;
         }
         self.vcs.insert(vc, VcCapture { peer, framer: Framer::new() });
@@ -106,7 +106,7 @@ impl<N: Netmod> Capture<N> {
     /// Keeps the first bytes of a message whose data is in its request's segment.
     fn peek_segment(&mut self, core: &mut Core, req: ReqId) -> u64 {
         self.scratch.clear();
-        let Some(r) = core.reqs.get_mut(req) else { return 0 };
+        let Some(r) = core.req_mut(req) else { return 0 };
         let (pos, left) = (r.seg.pos(), r.seg.remaining());
         self.scratch.resize(left.min(self.file.snap()), 0);
         r.seg.pack(&mut self.scratch);

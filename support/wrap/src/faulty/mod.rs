@@ -309,7 +309,7 @@ impl<N: Netmod> Faulty<N> {
 
     /// Starts the side table entry of a new VC.
     fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName) {
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.no_direct = true;
         }
         self.vcs.insert(vc, VcFaults::new(&self.plan, self.me, peer));
@@ -420,7 +420,7 @@ impl<N: Netmod> Netmod for Faulty<N> {
     ) -> Result<Option<ReqId>, VcError> {
         self.strike(core, vc);
         if self.holds(vc) {
-            let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+            let req = core.add_req(Request::new(Some(vc), Segment::empty()));
             self.hold(vc, req, hdr, Data::Contig(data));
             return Ok(Some(req));
         }

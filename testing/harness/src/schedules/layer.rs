@@ -141,7 +141,7 @@ impl<N: Netmod> Upper<N> for Layer {
         request.on_done = OnDone::Upper;
         let used = request.seg.unpack(rest);
         let whole = request.seg.is_done();
-        let req = io.core.reqs.insert(request);
+        let req = io.core.add_req(request);
         self.receiving.insert(req, Receiving { from, number, len, memory });
         if whole {
             self.received(req);

@@ -88,7 +88,7 @@ impl<W: World> Run<W> {
         for (me, Rank { engine: e, layer }) in ranks.iter_mut().enumerate() {
             for peer in (0..n).filter(|p| *p != me) {
                 e.netmod.reachable(&cards[peer]).expect("a peer in reach");
-                let vc = e.core.vcs.insert(Vc::new(name(peer), 0));
+                let vc = e.core.add_vc(Vc::new(name(peer), 0));
                 layer.peers[peer].vc = Some(vc);
                 layer.peers[peer].card = Some(cards[peer].clone());
                 let card = (!rng.one_in(3)).then_some(&cards[peer]);
@@ -234,10 +234,10 @@ impl<W: World> Run<W> {
             1 => {
                 let area = Area::new(data);
                 areas.push(area.clone());
-                let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+                let req = core.add_req(Request::new(Some(vc), Segment::empty()));
                 let sent = netmod.i_send_contig(core, vc, req, &hdr, area.send_buf());
                 if !matches!(sent, Ok(Sent::Queued)) {
-                    core.reqs.remove(req);
+                    core.remove_req(req);
                 }
                 sent.map(|s| (s == Sent::Queued).then_some(req))
             }
@@ -247,13 +247,13 @@ impl<W: World> Run<W> {
                 areas.push(pieces.area().clone());
                 let mut request = Request::new(Some(vc), pieces.segment());
                 request.on_done = OnDone::Upper;
-                let req = core.reqs.insert(request);
+                let req = core.add_req(request);
                 rank.layer.told.insert(req);
                 match netmod.send_noncontig(core, vc, req, &hdr) {
                     Ok(Sent::Queued) => Ok(Some(req)),
                     Ok(Sent::Done) => Ok(None),
                     Err(e) => {
-                        core.reqs.remove(req);
+                        core.remove_req(req);
                         rank.layer.told.remove(&req);
                         Err(e)
                     }
@@ -291,7 +291,7 @@ impl<W: World> Run<W> {
             return;
         }
         assert!(!e.core.is_finished(req), "a request that was taken back is its owner's");
-        e.core.reqs.remove(req);
+        e.core.remove_req(req);
         rank.layer.told.remove(&req);
         let taken = flow.pending.remove(at).expect("a send that waits");
         taken.areas.iter().for_each(|a| a.fill(MINE));

@@ -147,7 +147,7 @@ impl SimNetmod {
         }
         drop(net);
         core.reset_receive(vc);
-        if let Some(v) = core.vcs.get_mut(vc) {
+        if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
         }
         if let Some(v) = self.vcs.get_mut(vc) {

@@ -137,8 +137,7 @@ impl SimNetmod {
 
     /// Returns true if the layer above still needs the peer.
     fn left_open(core: &Core, vc: VcId) -> bool {
-        core.vcs
-            .get(vc)
+        core.vc(vc)
             .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)
     }
 
@@ -302,7 +301,7 @@ impl Netmod for SimNetmod {
         hdr: &Header,
     ) -> Result<Sent, VcError> {
         self.check_sendable(vc)?;
-        let len = core.reqs.get(req).map_or(0, |r| r.seg.remaining());
+        let len = core.req(req).map_or(0, |r| r.seg.remaining());
         self.count_send(core, vc, hdr, len);
         self.enqueue(core, vc, hdr, Data::Segment, req);
         Ok(Sent::Queued)

@@ -71,7 +71,7 @@ impl Queue {
         if let Some(m) = self.messages.back_mut()
             && m.batch
             && m.staged.len() < BATCH_BYTES
-            && let Some(r) = core.reqs.get_mut(m.req)
+            && let Some(r) = core.req_mut(m.req)
             && !r.detached
         {
             m.staged.extend(hdr.iter().chain(data));
@@ -80,7 +80,7 @@ impl Queue {
         }
         let mut r = Request::new(Some(vc), Segment::empty());
         r.copied = true;
-        let req = core.reqs.insert(r);
+        let req = core.add_req(r);
         let staged = hdr.iter().chain(data).copied().collect();
         self.messages.push_back(Message { staged, rest: Rest::None, req, started: false, batch: true });
         req
@@ -99,7 +99,7 @@ impl Queue {
     /// distinguished.
     pub(super) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
         let Some(at) = self.messages.iter().position(|m| m.req == req) else { return false };
-        let shared = core.reqs.get(req).is_some_and(Request::is_shared);
+        let shared = core.req(req).is_some_and(Request::is_shared);
         let bound = self.messages[at].started || shared;
         if !bound {
             self.messages.remove(at);
@@ -129,7 +129,7 @@ impl Queue {
                     *buf = buf.skip(n);
                     buf.is_empty()
                 }
-                Rest::Segment => match core.reqs.get_mut(m.req) {
+                Rest::Segment => match core.req_mut(m.req) {
                     Some(r) => {
                         r.seg.pack_vec(left, out);
                         r.seg.is_done()
@@ -202,7 +202,7 @@ impl SimNetmod {
     /// Queues a message that has no request yet.
     pub(super) fn start(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: SendBuf) -> ReqId {
         if data.len() > COPY_MAX {
-            let req = core.reqs.insert(Request::new(Some(vc), Segment::empty()));
+            let req = core.add_req(Request::new(Some(vc), Segment::empty()));
             self.enqueue(core, vc, hdr, Data::Contig(data), req);
             return req;
         }
