@@ -45,7 +45,8 @@ impl IoVec {
 unsafe impl Send for IoVec {}
 
 /// Contiguous data to send, lent under this module's contract.
-#[derive(Clone, Copy)]
+///
+/// It is not `Copy`: whoever gives it away has it no more.
 pub struct SendBuf {
     ptr: NonNull<u8>,
     len: usize,
@@ -104,18 +105,26 @@ impl SendBuf {
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// Returns the part from `at` on; empty if `at` is past the end.
+    /// Drops the first `n` bytes, or all if there are fewer.
     #[inline]
-    pub fn skip(&self, at: usize) -> SendBuf {
-        let at = at.min(self.len);
-        // SAFETY: `at <= len`, so the address is within or one past the lent memory.
-        SendBuf { ptr: unsafe { self.ptr.add(at) }, len: self.len - at }
+    pub fn advance(&mut self, n: usize) {
+        let n = n.min(self.len);
+        // SAFETY: `n <= len`, so the address is within or one past the lent memory.
+        self.ptr = unsafe { self.ptr.add(n) };
+        self.len -= n;
     }
 
     /// Returns an iovec for a gathering system call.
     #[inline]
     pub const fn iov(&self) -> IoVec {
         IoVec { base: self.ptr.as_ptr(), len: self.len }
+    }
+
+    /// Returns an iovec of the bytes from `at` on; empty if `at` is past the end.
+    #[inline]
+    pub fn iov_from(&self, at: usize) -> IoVec {
+        let at = at.min(self.len);
+        IoVec { base: self.ptr.as_ptr().wrapping_add(at), len: self.len - at }
     }
 }
 
@@ -370,11 +379,14 @@ mod tests {
     }
 
     #[test]
-    fn send_buf_skips_within_bounds() {
+    fn send_buf_advances_within_bounds() {
         static DATA: [u8; 4] = [1, 2, 3, 4];
-        let s = SendBuf::from_static(&DATA);
-        assert_eq!(s.skip(3).bytes(), [4]);
-        assert!(s.skip(7).is_empty());
+        let mut s = SendBuf::from_static(&DATA);
+        assert_eq!((s.iov_from(3).len, s.iov_from(7).len), (1, 0));
+        s.advance(3);
+        assert_eq!(s.bytes(), [4]);
+        s.advance(7);
+        assert!(s.is_empty());
     }
 
     #[test]

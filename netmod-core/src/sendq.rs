@@ -48,8 +48,8 @@ impl Message {
     #[must_use]
     pub fn without(mut self, n: usize) -> Message {
         self.head_gone = n.min(HDR_LEN);
-        if let Data::Contig(buf) = self.data {
-            self.data = Data::Contig(buf.skip(n - self.head_gone));
+        if let Data::Contig(buf) = &mut self.data {
+            buf.advance(n - self.head_gone);
         }
         self
     }
@@ -96,7 +96,7 @@ impl Message {
             Data::Contig(buf) => {
                 let n = room.len().min(buf.len());
                 room[..n].copy_from_slice(&buf.bytes()[..n]);
-                *buf = buf.skip(n);
+                buf.advance(n);
                 (n, buf.is_empty())
             }
             Data::Segment => match core.req_mut(self.req) {

@@ -250,7 +250,7 @@ impl Netmod for ShmNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        let gone = self.send(core, vc, hdr, data)?;
+        let gone = self.send(core, vc, hdr, data.bytes())?;
         if gone == hdr.len() + data.len() {
             return Ok(Sent::Done);
         }
@@ -267,7 +267,7 @@ impl Netmod for ShmNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        let gone = self.send(core, vc, hdr, data)?;
+        let gone = self.send(core, vc, hdr, data.bytes())?;
         if gone == hdr.len() + data.len() {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! Sending: at once if possible, else through the VC's queue.
 
 use netmod_core::{
-    Core, Event, Header, Message, ReplyBackoff, ReqId, SendBuf, Time, VcError, VcErrorKind, VcId,
+    Core, Event, Header, Message, ReplyBackoff, ReqId, Time, VcError, VcErrorKind, VcId,
 };
 
 use crate::channel::CLASSES;
@@ -30,7 +30,7 @@ impl ShmNetmod {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<usize, VcError> {
         let ready = self.vcs.get(vc).and_then(|l| if l.ready { l.slot } else { None });
         let Some(slot) = ready else {
@@ -40,7 +40,7 @@ impl ShmNetmod {
         };
         let channel = &mut self.channels[slot];
         let first = channel.is_first(self.clock.epoch);
-        let sent = channel.send(hdr, data.bytes(), self.clock.epoch);
+        let sent = channel.send(hdr, data, self.clock.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
         let gone = match sent {

@@ -33,7 +33,7 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> 
             Data::None => {}
             Data::Contig(buf) => {
                 tx.mem.write_piece(at, &buf.bytes()[..room], &mut channel.stores);
-                *buf = buf.skip(room);
+                buf.advance(room);
             }
             Data::Segment => {
                 if let Some(r) = core.req_mut(m.req()) {

@@ -425,7 +425,7 @@ impl Netmod for TcpNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        match self.send(core, vc, hdr, data)? {
+        match self.send(core, vc, hdr, &data)? {
             None => Ok(Sent::Done),
             Some(gone) => {
                 self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
@@ -442,11 +442,11 @@ impl Netmod for TcpNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        match self.send(core, vc, hdr, data)? {
+        match self.send(core, vc, hdr, &data)? {
             None => Ok(None),
             Some(gone) => {
                 if gone == 0
-                    && let Some(req) = self.stage(core, vc, hdr, data)
+                    && let Some(req) = self.stage(core, vc, hdr, data.bytes())
                 {
                     return Ok(Some(req));
                 }

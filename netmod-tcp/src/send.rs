@@ -42,7 +42,7 @@ impl TcpNetmod {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &SendBuf,
     ) -> Result<Option<usize>, VcError> {
         let epoch = self.epoch;
         let Some(v) = self.vcs.get_mut(vc).filter(|v| v.fd >= 0) else {
@@ -128,6 +128,7 @@ impl TcpNetmod {
     ) {
         let Some(v) = self.vcs.get_mut(vc) else { return };
         let q = v.txq.get_or_insert_default();
+        let large = matches!(&data, Data::Contig(b) if b.len() > COPY_MAX);
         q.push(core, vc, hdr, data, gone, req);
         if gone > 0 && q.is_drained() {
             // All of it is on its way, and waits for no more than its acknowledgement.
@@ -138,7 +139,6 @@ impl TcpNetmod {
             self.want(vc);
         } else if !v.blocked {
             let full = q.staged() >= self.cfg.stage;
-            let large = matches!(data, Data::Contig(b) if b.len() > COPY_MAX);
             if full || large {
                 self.flush_vc(core, vc);
             } else if !v.dirty {
@@ -150,13 +150,13 @@ impl TcpNetmod {
 
     /// Queues a small message by copying it. `None` if it is not small enough, or there is too much already.
     #[inline]
-    pub(crate) fn stage(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: SendBuf) -> Option<ReqId> {
+    pub(crate) fn stage(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: &[u8]) -> Option<ReqId> {
         let v = self.vcs.get_mut(vc)?;
         let q = v.txq.get_or_insert_default();
         if !q.copies(data.len()) {
             return None;
         }
-        let req = q.push_copied(core, vc, hdr, data.bytes());
+        let req = q.push_copied(core, vc, hdr, data);
         core.count_queued(vc);
         if v.fd < 0 {
             self.want(vc);

@@ -70,7 +70,7 @@ impl Ch3 {
         self.use_vc(io, vc)?;
         let contig = seg.contig();
         if mode != Mode::Sync
-            && let Some(buf) = contig.filter(|buf| buf.len() <= MAX_SHORT)
+            && let Some(buf) = contig.as_ref().filter(|buf| buf.len() <= MAX_SHORT)
             && let Some(hdr) = pkt::emit_eager_short(env, mode == Mode::Ready, buf.bytes())
         {
             if !self.take_credit(vc, ENTRY) {

@@ -138,7 +138,6 @@ pub(crate) struct TxQueue {
 const DEAD: usize = 32;
 
 /// What a message of the queue is made of.
-#[derive(Clone, Copy)]
 pub(crate) enum Data {
     /// Bytes in one piece.
     Contig(SendBuf),
@@ -319,7 +318,7 @@ impl TxQueue {
             }
             match (&m.rest, m.req.and_then(|r| core.req_mut(r))) {
                 (Rest::Contig(buf), _) => {
-                    iov[n] = buf.skip(skipped).iov();
+                    iov[n] = buf.iov_from(skipped);
                     (n, bytes) = (n + 1, bytes + m.rest_len - skipped);
                 }
                 (Rest::Kept { buf, from }, _) => {

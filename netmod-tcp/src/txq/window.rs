@@ -121,7 +121,7 @@ impl TxQueue {
                 let rest = k - staged;
                 m.rest_len -= rest;
                 match &mut m.rest {
-                    Rest::Contig(buf) => *buf = buf.skip(rest),
+                    Rest::Contig(buf) => buf.advance(rest),
                     Rest::Segment { from } => *from += rest,
                     Rest::Kept { from, .. } => {
                         *from += rest;

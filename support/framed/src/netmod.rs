@@ -313,7 +313,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        if self.send(core, vc, hdr, data)? {
+        if self.send(core, vc, hdr, data.bytes())? {
             return Ok(Sent::Done);
         }
         self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
@@ -328,7 +328,7 @@ impl<D: Device> Netmod for FrameNetmod<D> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        if self.send(core, vc, hdr, data)? {
+        if self.send(core, vc, hdr, data.bytes())? {
             return Ok(None);
         }
         let req = core.add_req(Request::new(Some(vc), Segment::empty()));

@@ -1,6 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{Core, Event, Header, Message, SendBuf, Time, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Header, Message, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
@@ -28,7 +28,7 @@ impl<D: Device> FrameNetmod<D> {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<bool, VcError> {
         let Some(l) = self.links.get_mut(vc).filter(|l| l.ready) else {
             self.check(vc)?;
@@ -71,7 +71,7 @@ impl<D: Device> FrameNetmod<D> {
         stats: &mut FrameStats,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<(), Refused> {
         let Some(open) = &mut l.open else { return Err(Refused::Again) };
         let port = &mut ports[open.dest.port];
@@ -97,7 +97,7 @@ impl<D: Device> FrameNetmod<D> {
         let frame = port.buffer(buffer);
         frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
         put_header(hdr, &mut frame[FRAME_HEADER..OVERHEAD]);
-        frame[OVERHEAD..len].copy_from_slice(data.bytes());
+        frame[OVERHEAD..len].copy_from_slice(data);
         let injected = match give(port, buffer, len, open.dest.addr, vc) {
             Ok(injected) => injected,
             Err(refused) => {

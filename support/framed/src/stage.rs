@@ -6,7 +6,7 @@
 //! message does. A frame that is being filled lies with its VC as one does that the device would
 //! not take yet, so that whatever is sent behind it finds it first.
 
-use netmod_core::{Core, HDR_LEN, Header, SendBuf, VcError, VcId};
+use netmod_core::{Core, HDR_LEN, Header, VcError, VcId};
 
 use crate::device::{Device, Port};
 use crate::link::Stalled;
@@ -26,7 +26,7 @@ impl<D: Device> FrameNetmod<D> {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<bool, VcError> {
         let len = HDR_LEN + data.len();
         if self.append(vc, len, hdr, data) {
@@ -60,7 +60,7 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Adds a message to the frame that is being filled, if there is one and it has room.
     #[inline]
-    fn append(&mut self, vc: VcId, len: usize, hdr: &Header, data: SendBuf) -> bool {
+    fn append(&mut self, vc: VcId, len: usize, hdr: &Header, data: &[u8]) -> bool {
         let Some(l) = self.links.get_mut(vc) else { return false };
         let (Some(staged), Some(open)) = (&mut l.stalled, &l.open) else { return false };
         if staged.len + len > STAGE.min(open.room()) {
@@ -68,7 +68,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         let frame = &mut self.ports[open.dest.port].buffer(staged.buffer)[staged.len..][..len];
         frame[..HDR_LEN].copy_from_slice(hdr);
-        frame[HDR_LEN..].copy_from_slice(data.bytes());
+        frame[HDR_LEN..].copy_from_slice(data);
         staged.len += len;
         true
     }

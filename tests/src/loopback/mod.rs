@@ -308,7 +308,7 @@ impl Netmod for LoopbackNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        if self.send_at_once(core, vc, hdr, data)? {
+        if self.send_at_once(core, vc, hdr, data.bytes())? {
             return Ok(Sent::Done);
         }
         self.enqueue(core, vc, Message::new(*hdr, Data::Contig(data), req));
@@ -322,7 +322,7 @@ impl Netmod for LoopbackNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        if self.send_at_once(core, vc, hdr, data)? {
+        if self.send_at_once(core, vc, hdr, data.bytes())? {
             return Ok(None);
         }
         let req = core.add_req(Request::new(Some(vc), Segment::empty()));

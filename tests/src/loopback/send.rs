@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Core, Data, Event, HDR_LEN, Header, Message, ReqId, SendBuf, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Data, Event, HDR_LEN, Header, Message, ReqId, VcError, VcErrorKind, VcId};
 
 use super::fabric::{End, Stream};
 use super::{Ending, LoopbackNetmod};
@@ -51,7 +51,7 @@ impl LoopbackNetmod {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<bool, VcError> {
         self.check(vc)?;
         core.count_send(vc, data.len());
@@ -61,7 +61,7 @@ impl LoopbackNetmod {
         let Some(to) = self.links.get(vc).map(|l| l.peer.rank) else { return Ok(false) };
         if let Some(s) = self.fabric.lane(self.me.rank, to).writing() {
             s.bytes.extend(hdr);
-            s.bytes.extend(data.bytes());
+            s.bytes.extend(data);
         }
         Ok(true)
     }
@@ -172,7 +172,7 @@ impl LoopbackNetmod {
                             Data::Contig(buf) => {
                                 let n = room.min(buf.len());
                                 s.bytes.extend(&buf.bytes()[..n]);
-                                *buf = buf.skip(n);
+                                buf.advance(n);
                                 buf.is_empty()
                             }
                             Data::Segment => append_segment(core, m.req(), &mut s.bytes, room),

@@ -96,7 +96,7 @@ impl<N: Netmod> Capture<N> {
     }
 
     /// Keeps the first bytes of a message before the netmod gets it.
-    fn peek(&mut self, data: SendBuf) -> u64 {
+    fn peek(&mut self, data: &SendBuf) -> u64 {
         self.scratch.clear();
         let bytes = data.bytes();
         self.scratch.extend_from_slice(&bytes[..bytes.len().min(self.file.snap())]);
@@ -268,7 +268,7 @@ impl<N: Netmod> Netmod for Capture<N> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        let len = self.peek(data);
+        let len = self.peek(&data);
         let result = self.inner.i_send_contig(core, vc, req, hdr, data);
         self.sent(vc, hdr, len, result)
     }
@@ -280,7 +280,7 @@ impl<N: Netmod> Netmod for Capture<N> {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        let len = self.peek(data);
+        let len = self.peek(&data);
         let result = self.inner.i_start_contig_msg(core, vc, hdr, data);
         self.sent(vc, hdr, len, result)
     }

@@ -25,7 +25,7 @@ pub(super) enum Received {
 }
 
 /// The data of a message.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Data {
     /// Contiguous data.
     Contig(SendBuf),
@@ -34,7 +34,7 @@ pub(super) enum Data {
 }
 
 /// A message that the netmod has not got yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Outgoing {
     pub due: Time,
     pub req: ReqId,

@@ -273,7 +273,7 @@ impl Netmod for SimNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        if self.send_at_once(core, vc, hdr, data)? {
+        if self.send_at_once(core, vc, hdr, data.bytes())? {
             return Ok(Sent::Done);
         }
         self.enqueue(core, vc, hdr, Data::Contig(data), req);
@@ -287,7 +287,7 @@ impl Netmod for SimNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Option<ReqId>, VcError> {
-        if self.send_at_once(core, vc, hdr, data)? {
+        if self.send_at_once(core, vc, hdr, data.bytes())? {
             return Ok(None);
         }
         Ok(Some(self.start(core, vc, hdr, data)))

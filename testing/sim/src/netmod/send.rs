@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 8 << 10;
 const PIECE: usize = 8 << 10;
 
 /// Data after a header.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Data {
     /// Contiguous bytes.
     Contig(SendBuf),
@@ -126,7 +126,7 @@ impl Queue {
                 Rest::Contig(buf) => {
                     let n = left.min(buf.len());
                     out.extend_from_slice(&buf.bytes()[..n]);
-                    *buf = buf.skip(n);
+                    buf.advance(n);
                     buf.is_empty()
                 }
                 Rest::Segment => match core.req_mut(m.req) {
@@ -183,7 +183,7 @@ impl SimNetmod {
         core: &mut Core,
         vc: VcId,
         hdr: &Header,
-        data: SendBuf,
+        data: &[u8],
     ) -> Result<bool, VcError> {
         self.check_sendable(vc)?;
         self.count_send(core, vc, hdr, data.len());
@@ -195,7 +195,7 @@ impl SimNetmod {
         if net.room(conn, side) < HDR_LEN + data.len() || (lazy > 0 && net.rng.one_in(lazy)) {
             return Ok(false);
         }
-        net.write(conn, side, &[&hdr[..], data.bytes()].concat());
+        net.write(conn, side, &[&hdr[..], data].concat());
         Ok(true)
     }
 
