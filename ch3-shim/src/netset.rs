@@ -346,7 +346,9 @@ impl Checkpoint for NetSet {
     }
 }
 
-impl Netmod for NetSet {
+// SAFETY: each call goes to one netmod, which keeps the contract.
+#[allow(unsafe_code)]
+unsafe impl Netmod for NetSet {
     forward!(of_vc: i_send_contig, send_noncontig, cancel_send, control_frame);
 
     // Within a node a further call on the way of a small message is felt in the message rate.

@@ -95,7 +95,9 @@ impl Checkpoint for AnyNetmod {
     forward!(any: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
 }
 
-impl Netmod for AnyNetmod {
+// SAFETY: each call goes to one netmod, which keeps the contract.
+#[allow(unsafe_code)]
+unsafe impl Netmod for AnyNetmod {
     forward!(any: i_send_contig, i_start_contig_msg, send_noncontig, cancel_send, control_frame, flush, poll, release, wait_fd, arm, deadline);
 }
 

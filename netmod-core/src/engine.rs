@@ -42,7 +42,14 @@ pub enum DataAvail {
 }
 
 /// The layer above the engine.
-pub trait Upper<N> {
+///
+/// # Safety
+///
+/// An implementation finishes or removes a request, and frees its memory, only when no netmod can
+/// access that memory any more: the netmod has handed the request back or cancelled it, or has never
+/// had it.
+#[allow(unsafe_code)]
+pub unsafe trait Upper<N> {
     /// Handles a header that arrived on a VC, with the bytes after it (its payload, and later
     /// messages).
     ///

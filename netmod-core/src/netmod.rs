@@ -79,8 +79,16 @@ pub enum Finalize {
 /// - Messages of one VC leave and arrive in the order of the calls, and so do requests that lend
 ///   memory finish.
 /// - A failure of one VC does not affect the others.
-/// - [`crate::buf`] has the rules for lent memory.
-pub trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagnose {
+///
+/// # Safety
+///
+/// An implementation keeps the contract of lent memory ([`crate::buf`]). It accesses the memory of a
+/// send only until it says that it is the caller's again ([`Sent::Done`], [`Core::send_finished`],
+/// [`Core::send_failed`], a cancellation, or an error of the call), and that of a receive only while
+/// [`Core::recv_target`] returns it. Bytes that it lends stay readable until [`Netmod::release`].
+/// A wrapper that adds no buffers of its own keeps it if the wrapped netmod does.
+#[allow(unsafe_code)]
+pub unsafe trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagnose {
     /// Sends `hdr` and `data` with the caller's request.
     ///
     /// # Errors

@@ -415,7 +415,10 @@ impl netmod_core::Checkpoint for TcpNetmod {
     }
 }
 
-impl Netmod for TcpNetmod {
+// SAFETY: a queued message is dropped before its request is handed back; lent buffers belong to pools
+// that live until they are given back.
+#[allow(unsafe_code)]
+unsafe impl Netmod for TcpNetmod {
     #[inline]
     fn i_send_contig(
         &mut self,

@@ -76,7 +76,9 @@ impl Layer {
     }
 }
 
-impl Upper<NetSet> for Layer {
+// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+#[allow(unsafe_code)]
+unsafe impl Upper<NetSet> for Layer {
     fn packet(
         &mut self,
         io: &mut Io<'_, NetSet>,

@@ -196,7 +196,9 @@ impl Ch3 {
     }
 }
 
-impl Upper<NetSet> for Ch3 {
+// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+#[allow(unsafe_code)]
+unsafe impl Upper<NetSet> for Ch3 {
     #[inline(always)]
     fn packet(
         &mut self,

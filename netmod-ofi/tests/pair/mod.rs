@@ -18,7 +18,9 @@ pub struct Layer {
     pub downs: Vec<String>,
 }
 
-impl<N: Netmod> Upper<N> for Layer {
+// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+#[allow(unsafe_code)]
+unsafe impl<N: Netmod> Upper<N> for Layer {
     fn packet(
         &mut self,
         _: &mut Io<'_, N>,

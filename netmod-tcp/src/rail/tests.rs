@@ -37,7 +37,9 @@ struct Layer {
     packets: usize,
 }
 
-impl Upper<TcpNetmod> for Layer {
+// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+#[allow(unsafe_code)]
+unsafe impl Upper<TcpNetmod> for Layer {
     fn packet(
         &mut self,
         _: &mut Io<'_, TcpNetmod>,

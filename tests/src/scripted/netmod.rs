@@ -291,7 +291,9 @@ impl Checkpoint for Scripted {
     }
 }
 
-impl Netmod for Scripted {
+// SAFETY: messages are copied within the call.
+#[allow(unsafe_code)]
+unsafe impl Netmod for Scripted {
     fn i_send_contig(
         &mut self,
         _: &mut Core,

@@ -257,7 +257,9 @@ impl<N: Netmod> Checkpoint for Capture<N> {
     forward!(inner: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
 }
 
-impl<N: Netmod> Netmod for Capture<N> {
+// SAFETY: data is copied before the wrapped netmod gets it, and not kept.
+#[allow(unsafe_code)]
+unsafe impl<N: Netmod> Netmod for Capture<N> {
     forward!(inner: control_frame, flush, release, wait_fd, deadline);
 
     fn i_send_contig(

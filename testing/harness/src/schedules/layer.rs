@@ -123,7 +123,9 @@ impl Layer {
     }
 }
 
-impl<N: Netmod> Upper<N> for Layer {
+// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+#[allow(unsafe_code)]
+unsafe impl<N: Netmod> Upper<N> for Layer {
     fn packet(
         &mut self,
         io: &mut Io<'_, N>,

@@ -264,7 +264,9 @@ impl NoCheckpoint for SimNetmod {
     const WHY: &'static str = "a simulated process cannot be checkpointed; begin again from its seed";
 }
 
-impl Netmod for SimNetmod {
+// SAFETY: a queued message is dropped before its request is handed back.
+#[allow(unsafe_code)]
+unsafe impl Netmod for SimNetmod {
     fn i_send_contig(
         &mut self,
         core: &mut Core,
