@@ -115,14 +115,14 @@ impl<H: Hca> Port<H> {
     /// Handles the end of a sent datagram. Its arrival is unknown: a dial has a deadline for its
     /// answer. The last frame of a connection has none, so its failure is reported.
     fn datagram_sent(&mut self, buffer: u32, status: Status) -> Option<Done> {
-        self.tx_free.push(buffer);
+        self.tx.free.push(buffer);
         if !status.is_success() {
             self.datagrams.failed();
         }
         if self.datagrams.sent(buffer) {
             return None;
         }
-        let owner = self.owners.get_mut(buffer as usize)?;
+        let owner = self.tx.owners.get_mut(buffer as usize)?;
         let (vc, word) = (owner.vc, owner.word.take());
         if let Some(word) = word.filter(|_| !status.is_success()) {
             return Some(Done::WordFailed { vc, word });
@@ -134,7 +134,7 @@ impl<H: Hca> Port<H> {
     fn qp_completed(&mut self, at: u32, number: u32, c: &Completion) -> Option<Done> {
         let why = if c.status.is_success() { None } else { Some(self.reason(c.status)) };
         let result = (c.status, why.as_deref().unwrap_or_default());
-        let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+        let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
         if !self.endpoints.completed(at, number, c.qp_num, result, results) {
             self.oddities.unknown += 1;
         }

@@ -18,7 +18,7 @@ impl<H: Hca> Port<H> {
     #[cold]
     pub(super) fn settle_endpoints(&mut self) {
         let mut outgoing = Vec::new();
-        let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+        let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
         self.endpoints.settle(&self.site, &mut outgoing, results);
         for (to, message) in outgoing {
             self.send_control(&to, message);
@@ -40,7 +40,7 @@ impl<H: Hca> Port<H> {
                 }
             }
             Some(Control::Answer(answer)) => {
-                let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+                let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
                 self.endpoints.answered(&self.site, &answer, results);
             }
             None => self.oddities.no_frames += 1,
@@ -63,7 +63,7 @@ impl<H: Hca> Port<H> {
         if self.dead.is_some() {
             return;
         }
-        let Some(buffer) = self.tx_free.pop() else { return };
+        let Some(buffer) = self.tx.free.pop() else { return };
         let bytes = message.to_bytes();
         self.buffer(buffer)[..bytes.len()].copy_from_slice(&bytes);
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;

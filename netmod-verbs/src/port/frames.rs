@@ -164,11 +164,11 @@ impl<H: Hca> device::Port for Port<H> {
 
     #[inline]
     fn take_buffer(&mut self) -> Option<u32> {
-        if self.tx_free.len() > self.reserved { self.tx_free.pop() } else { None }
+        if self.tx.free.len() > self.tx.reserved { self.tx.free.pop() } else { None }
     }
 
     fn give_back(&mut self, buffer: u32) {
-        self.tx_free.push(buffer);
+        self.tx.free.push(buffer);
     }
 
     #[inline]
@@ -184,7 +184,7 @@ impl<H: Hca> device::Port for Port<H> {
         let addr = self.block().at(buffer as usize).expose_provenance() as u64;
         let sge = Sge { addr, len: len.min(self.site.options.frame) as u32, lkey };
         if !Endpoints::<H>::names(to) {
-            self.owners[buffer as usize] = self.owner(buffer, to, vc);
+            self.tx.owners[buffer as usize] = self.owner(buffer, to, vc);
             return self.datagrams.send(sge, buffer, to);
         }
         let payload = Payload::Registered(sge);
@@ -241,7 +241,7 @@ impl<H: Hca> device::Port for Port<H> {
     }
 
     fn sends_under_way(&self) -> usize {
-        TX_BUFFERS - self.tx_free.len()
+        TX_BUFFERS - self.tx.free.len()
     }
 
     fn transfers_under_way(&self) -> usize {

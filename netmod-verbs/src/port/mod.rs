@@ -125,6 +125,29 @@ struct Owner {
     word: Option<Box<Word>>,
 }
 
+/// The buffers of outgoing frames.
+struct SendBuffers {
+    /// Their memory; `None` when the port is being dropped.
+    block: Option<Block>,
+    /// Unused buffers.
+    free: Vec<u32>,
+    /// Number of buffers reserved for control messages.
+    reserved: usize,
+    /// Owners of datagrams, by buffer.
+    owners: Vec<Owner>,
+}
+
+impl SendBuffers {
+    fn new(block: Block, reserved: usize) -> SendBuffers {
+        SendBuffers {
+            block: Some(block),
+            free: (0..TX_BUFFERS as u32).rev().collect(),
+            reserved,
+            owners: (0..TX_BUFFERS).map(|_| Owner { vc: VcId::from_wire(0), word: None }).collect(),
+        }
+    }
+}
+
 /// The device's registrations of a port's own memory.
 struct Registered<H: Hca> {
     tx: Option<H::Mr>,
@@ -143,12 +166,7 @@ pub struct Port<H: Hca> {
     plain: Option<Receives<H>>,
     registered: Registered<H>,
     site: Site<H>,
-    tx: Option<Block>,
-    tx_free: Vec<u32>,
-    /// Number of buffers reserved for control messages.
-    reserved: usize,
-    /// Owners of datagrams, by buffer.
-    owners: Vec<Owner>,
+    tx: SendBuffers,
     entries: Box<[Completion; BATCH]>,
     /// Completions that were already taken.
     ahead: usize,
@@ -266,10 +284,7 @@ impl<H: Hca> Port<H> {
                 plain: None,
             },
             site: Site { xrc, cq, channel: Some(channel), hca, options, attr, location, health },
-            tx: Some(tx),
-            tx_free: (0..TX_BUFFERS as u32).rev().collect(),
-            reserved,
-            owners: (0..TX_BUFFERS).map(|_| Owner { vc: VcId::from_wire(0), word: None }).collect(),
+            tx: SendBuffers::new(tx, reserved),
             entries: Box::new([Completion::EMPTY; BATCH]),
             ahead: 0,
             polls: 0,
@@ -350,7 +365,7 @@ impl<H: Hca> Port<H> {
     }
 
     fn block(&mut self) -> &mut Block {
-        self.tx.as_mut().expect("there until the port is dropped")
+        self.tx.block.as_mut().expect("there until the port is dropped")
     }
 
     fn tx_lkey(&self) -> u32 {
@@ -382,7 +397,7 @@ impl<H: Hca> Port<H> {
             }
             AsyncEvent::QpFatal(qp) | AsyncEvent::QpRequestError(qp) | AsyncEvent::QpAccessError(qp) => {
                 let why = format!("{device}: {event:?}");
-                let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+                let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
                 self.endpoints.broken(qp, &why, results);
             }
             AsyncEvent::PortError(port) if port == self.site.options.port => {
@@ -412,7 +427,7 @@ impl<H: Hca> Port<H> {
         }
         let why = format!("{}: {why}", self.site.hca.name());
         tracing::error!(why, "a port of verbs is of no more use");
-        let results = &mut Results { found: &mut self.found, free: &mut self.tx_free };
+        let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
         self.endpoints.all_broken(&why, results);
         self.dead = Some(why);
     }
@@ -435,7 +450,7 @@ impl<H: Hca> Drop for Port<H> {
                 core::mem::forget((mr, block));
             }
         };
-        keep(self.registered.tx.take(), self.tx.take());
+        keep(self.registered.tx.take(), self.tx.block.take());
         keep(self.registered.rx.take(), self.receives.take_memory());
         keep(self.registered.datagrams.take(), self.datagrams.take_memory());
         if let Some(plain) = &mut self.plain {

@@ -6,14 +6,14 @@ use super::connection::{Input, Outbox};
 use super::doorman::{Caller, Doorman};
 use super::group::Grouping;
 use super::rank::Rank;
-use super::writer::{Target, Writer};
+use super::writer::Target;
 use super::{ExitReport, Failure, LaunchError, Launcher, RankExit};
 use crate::server::{Fault, Outcome, Server, Stage};
-use crate::sys::{self, Epoll, EventFd, Interest, Ready, Sender, SignalPipe};
+use crate::sys::{self, Epoll, Interest, Ready, Sender, SignalPipe};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use streams::Streams;
 
 /// Time from SIGTERM to SIGKILL when the launcher ends the job.
 const GRACE: Duration = Duration::from_secs(1);
@@ -87,12 +87,7 @@ struct Job<'a> {
     doorman: Option<Doorman>,
     signals: Option<SignalPipe>,
     grouping: Grouping,
-    stdout: Writer,
-    stderr: Writer,
-    /// Eventfd, readable when output was written or cannot be.
-    written: Arc<EventFd>,
-    /// Output that is not read until more of it is written.
-    full: Vec<(u32, Target)>,
+    streams: Streams,
     failure: Option<Failure>,
     /// Time of SIGKILL, once the launcher is ending the job.
     kill_at: Option<Instant>,
@@ -100,7 +95,6 @@ struct Job<'a> {
     /// True if a signal was forwarded.
     interrupted: bool,
     time_limit: Option<Instant>,
-    captured: Option<(Vec<u8>, bool)>,
 }
 
 /// Starts and serves a job.
@@ -112,8 +106,6 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("kvs_nmrun_{}_{}", std::process::id(), since_epoch.as_nanos());
     let grouping = Grouping::of_this_process(&name);
-    let written = EventFd::new().map_err(LaunchError::system("making an eventfd"))?;
-    let written = Arc::new(written);
     let mut job = Job {
         launcher,
         epoll: Epoll::new().map_err(LaunchError::system("making an epoll set"))?,
@@ -124,16 +116,12 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         doorman: if launcher.port { Some(Doorman::new(launcher.ranks)?) } else { None },
         signals: None,
         grouping,
-        stdout: Writer::new(Target::Stdout, Arc::clone(&written)),
-        stderr: Writer::new(Target::Stderr, Arc::clone(&written)),
-        written,
-        full: Vec::new(),
+        streams: Streams::new().map_err(LaunchError::system("making an eventfd"))?,
         failure: None,
         kill_at: None,
         ending: false,
         interrupted: false,
         time_limit: launcher.timeout.and_then(|limit| Instant::now().checked_add(limit)),
-        captured: None,
     };
     if launcher.signals {
         job.signals =
@@ -182,7 +170,7 @@ impl Job<'_> {
         if let Some(signals) = &self.signals {
             self.epoll.add(signals.fd(), Token::Signal.number(), Interest::Read)?;
         }
-        self.epoll.add(self.written.as_fd(), Token::Written.number(), Interest::Read)
+        self.epoll.add(self.streams.written.as_fd(), Token::Written.number(), Interest::Read)
     }
 
     fn serve(&mut self) -> Result<(), LaunchError> {
@@ -527,7 +515,7 @@ impl Job<'_> {
     }
 
     fn report(mut self) -> ExitReport {
-        let (stdout, stdout_truncated) = self.captured.take().unwrap_or_default();
+        let (stdout, stdout_truncated) = self.streams.captured.take().unwrap_or_default();
         ExitReport {
             code: self.failure.as_ref().map_or(0, |failure| failure.code),
             failure: self.failure.take(),

@@ -2,16 +2,42 @@
 
 use super::{GRACE, Job, Token};
 use crate::launch::output::{Flow, Output};
-use crate::launch::writer::Target;
+use crate::launch::writer::{Target, Writer};
 use crate::launch::{Failure, LaunchError};
-use crate::sys::{self, Interest};
+use crate::sys::{self, EventFd, Interest};
 use std::io;
+use std::sync::Arc;
 use std::time::Instant;
+
+/// The launcher's own output.
+pub(super) struct Streams {
+    stdout: Writer,
+    stderr: Writer,
+    /// Eventfd, readable when output was written or cannot be.
+    pub(super) written: Arc<EventFd>,
+    /// Output that is not read until more of it is written.
+    full: Vec<(u32, Target)>,
+    /// Captured output, and whether there was more.
+    pub(super) captured: Option<(Vec<u8>, bool)>,
+}
+
+impl Streams {
+    pub(super) fn new() -> io::Result<Streams> {
+        let written = Arc::new(EventFd::new()?);
+        Ok(Streams {
+            stdout: Writer::new(Target::Stdout, Arc::clone(&written)),
+            stderr: Writer::new(Target::Stderr, Arc::clone(&written)),
+            written,
+            full: Vec::new(),
+            captured: None,
+        })
+    }
+}
 
 impl Job<'_> {
     pub(super) fn say(&mut self, text: &str) {
         if !self.launcher.quiet {
-            self.stderr.say(format!("nmrun: {text}\n"));
+            self.streams.stderr.say(format!("nmrun: {text}\n"));
         }
     }
 
@@ -20,15 +46,15 @@ impl Job<'_> {
     pub(super) fn pass(&mut self, rank: u32, target: Target) -> io::Result<()> {
         let state = &mut self.ranks[rank as usize];
         let (slot, writer) = match target {
-            Target::Stdout => (&mut state.stdout, &mut self.stdout),
-            Target::Stderr => (&mut state.stderr, &mut self.stderr),
+            Target::Stdout => (&mut state.stdout, &mut self.streams.stdout),
+            Target::Stderr => (&mut state.stderr, &mut self.streams.stderr),
         };
         let Some(output) = slot else { return Ok(()) };
         match output.pass(writer) {
             Flow::More | Flow::Later => return Ok(()),
             Flow::Full => {
                 self.epoll.remove(output.fd())?;
-                self.full.push((rank, target));
+                self.streams.full.push((rank, target));
                 return Ok(());
             }
             Flow::Ended => {}
@@ -44,31 +70,31 @@ impl Job<'_> {
     fn end_output(&mut self, rank: u32, target: Target) -> io::Result<()> {
         let state = &mut self.ranks[rank as usize];
         let (slot, writer) = match target {
-            Target::Stdout => (&mut state.stdout, &mut self.stdout),
-            Target::Stderr => (&mut state.stderr, &mut self.stderr),
+            Target::Stdout => (&mut state.stdout, &mut self.streams.stdout),
+            Target::Stderr => (&mut state.stderr, &mut self.streams.stderr),
         };
         let Some(mut output) = slot.take() else { return Ok(()) };
         output.finish(writer);
         // Closing does the same, unless somebody has a duplicate. A full pipe is not in the set.
         let _ = self.epoll.remove(output.fd());
         if let Some(bytes) = output.into_captured() {
-            self.captured = Some(bytes);
+            self.streams.captured = Some(bytes);
         }
         Ok(())
     }
 
     /// Resumes the ranks that waited for output to be written, after a write or its failure.
     pub(super) fn written(&mut self) -> io::Result<()> {
-        self.written.consume();
+        self.streams.written.consume();
         self.check_writers();
-        for (rank, target) in std::mem::take(&mut self.full) {
+        for (rank, target) in std::mem::take(&mut self.streams.full) {
             let state = &self.ranks[rank as usize];
             let (slot, token) = match target {
                 Target::Stdout => (&state.stdout, Token::Stdout(rank)),
                 Target::Stderr => (&state.stderr, Token::Stderr(rank)),
             };
             match slot {
-                Some(output) if output.is_full() => self.full.push((rank, target)),
+                Some(output) if output.is_full() => self.streams.full.push((rank, target)),
                 Some(output) => self.epoll.add(output.fd(), token.number(), Interest::Read)?,
                 None => {}
             }
@@ -79,7 +105,7 @@ impl Job<'_> {
     /// Records a failed write as a failure of the job. It ends no ranks, since they may not write
     /// at all.
     fn check_writers(&mut self) {
-        let failed = [(&mut self.stdout, "stdout"), (&mut self.stderr, "stderr")]
+        let failed = [(&mut self.streams.stdout, "stdout"), (&mut self.streams.stderr, "stderr")]
             .map(|(writer, name)| writer.take_failure().map(|why| (name, why, writer.reader_is_gone())));
         for (name, why, gone) in failed.into_iter().flatten() {
             // As if SIGPIPE had ended the launcher, like any program whose reader closes.
@@ -115,7 +141,7 @@ impl Job<'_> {
         loop {
             let all_read = self.read_rest();
             self.check_writers();
-            let unwritten = self.stdout.unwritten() + self.stderr.unwritten();
+            let unwritten = self.streams.stdout.unwritten() + self.streams.stderr.unwritten();
             if all_read && unwritten == 0 {
                 return Ok(());
             }
@@ -135,7 +161,7 @@ impl Job<'_> {
             let deadline = [limit, self.time_limit].into_iter().flatten().min();
             self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system(failed))?;
             if ready.iter().any(|event| event.token == Token::Written.number()) {
-                self.written.consume();
+                self.streams.written.consume();
             }
         }
     }
@@ -144,7 +170,7 @@ impl Job<'_> {
     fn read_rest(&mut self) -> bool {
         let mut all = true;
         for rank in &mut self.ranks {
-            for (slot, writer) in [(&mut rank.stdout, &mut self.stdout), (&mut rank.stderr, &mut self.stderr)]
+            for (slot, writer) in [(&mut rank.stdout, &mut self.streams.stdout), (&mut rank.stderr, &mut self.streams.stderr)]
             {
                 let Some(output) = slot else { continue };
                 let flow = loop {
@@ -159,7 +185,7 @@ impl Job<'_> {
                 }
                 output.finish(writer);
                 if let Some(captured) = slot.take().and_then(Output::into_captured) {
-                    self.captured = Some(captured);
+                    self.streams.captured = Some(captured);
                 }
             }
         }
