@@ -173,7 +173,35 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterError {
     part: String,
-    why: String,
+    why: PartError,
+}
+
+/// The error in one part of a choice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum PartError {
+    Empty,
+    /// The text before the slash is no address.
+    NoAddress(String),
+    /// The prefix length is not 0 to this.
+    Prefix(u8),
+    TooLong,
+    Characters,
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PartError::Empty => f.write_str("is empty"),
+            PartError::NoAddress(net) => {
+                write!(f, "has no IP address before the slash, but `{}`", net.escape_debug())
+            }
+            PartError::Prefix(most) => write!(f, "has a prefix length that is none of 0 to {most}"),
+            PartError::TooLong => {
+                write!(f, "is longer than the name of any interface, {MAX_NAME} bytes")
+            }
+            PartError::Characters => f.write_str("has characters that no interface's name has"),
+        }
+    }
 }
 
 impl fmt::Display for FilterError {
@@ -209,19 +237,17 @@ impl FromStr for Filter {
     }
 }
 
-fn parse_part(part: &str) -> Result<Part, String> {
+fn parse_part(part: &str) -> Result<Part, PartError> {
     if part.is_empty() {
-        return Err("is empty".into());
+        return Err(PartError::Empty);
     }
     if let Some((net, prefix)) = part.split_once('/') {
-        let ip: IpAddr = net
-            .parse()
-            .map_err(|_| format!("has no IP address before the slash, but `{}`", net.escape_debug()))?;
+        let ip: IpAddr = net.parse().map_err(|_| PartError::NoAddress(net.to_owned()))?;
         let bits = prefix
             .parse::<u8>()
             .ok()
             .filter(|bits| *bits <= width(ip))
-            .ok_or_else(|| format!("has a prefix length that is none of 0 to {}", width(ip)))?;
+            .ok_or(PartError::Prefix(width(ip)))?;
         return Ok(Part::Subnet(ip, bits));
     }
     if let Ok(ip) = part.parse::<IpAddr>() {
@@ -229,10 +255,10 @@ fn parse_part(part: &str) -> Result<Part, String> {
     }
     let bare: String = part.chars().filter(|c| *c != '*').collect();
     if bare.len() > MAX_NAME {
-        return Err(format!("is longer than the name of any interface, {MAX_NAME} bytes"));
+        return Err(PartError::TooLong);
     }
     if bare.starts_with('!') || !(bare.is_empty() || is_name(&bare)) {
-        return Err("has characters that no interface's name has".into());
+        return Err(PartError::Characters);
     }
     Ok(Part::Name(part.to_owned()))
 }

@@ -94,20 +94,75 @@ pub fn chunk_key(key: &str, index: usize) -> String {
     if index == 0 { key.to_owned() } else { format!("{key}~{index}") }
 }
 
+/// The reason why a value cannot be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// It is larger than [`MAX_VALUE`]: its bytes.
+    #[error("{0} bytes are more than the limit of {MAX_VALUE}")]
+    TooLarge(usize),
+    /// The room for each text is smaller than [`MIN_CHUNK`]: its bytes.
+    #[error("the launcher's limits leave only {0} bytes a value; {MIN_CHUNK} are needed")]
+    NoRoom(usize),
+}
+
+/// The error in the stored texts of a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The first text does not begin with a heading: its beginning, escaped.
+    #[error("its heading is \"{0}\"")]
+    Heading(String),
+    /// The texts are longer than the heading says.
+    #[error("{got} characters so far, but its {length} bytes make only {}", text_length(*.length))]
+    TooLong {
+        /// Characters so far.
+        got: usize,
+        /// Bytes of the value by its heading.
+        length: usize,
+    },
+    /// A chunk is missing.
+    #[error("chunk {index} of {chunks} is missing")]
+    Missing {
+        /// Index of the chunk.
+        index: usize,
+        /// Number of all chunks.
+        chunks: usize,
+    },
+    /// The texts are shorter than the heading says.
+    #[error("truncated: {got} of {wanted} characters in {chunks} chunks")]
+    Truncated {
+        /// Characters that are there.
+        got: usize,
+        /// Characters by the heading.
+        wanted: usize,
+        /// Number of all chunks.
+        chunks: usize,
+    },
+    /// The characters are not base64url.
+    #[error("it is not base64url text")]
+    NotText,
+    /// The checksum is wrong.
+    #[error("its checksum is {found:08x}, not {wanted:08x}")]
+    Checksum {
+        /// Checksum of the bytes.
+        found: u32,
+        /// Checksum by the heading.
+        wanted: u32,
+    },
+}
+
 /// Returns the texts to store for `bytes`, each at most `room` bytes.
 ///
 /// Element `i` belongs under [`chunk_key`]`(key, i)`.
 ///
 /// # Errors
 ///
-/// Returns the reason as text if the value is larger than [`MAX_VALUE`], or if `room` is smaller
-/// than [`MIN_CHUNK`].
-pub fn encode(bytes: &[u8], room: usize) -> Result<Vec<String>, String> {
+/// Fails if the value is larger than [`MAX_VALUE`], or if `room` is smaller than [`MIN_CHUNK`].
+pub fn encode(bytes: &[u8], room: usize) -> Result<Vec<String>, EncodeError> {
     if bytes.len() > MAX_VALUE {
-        return Err(format!("{} bytes are more than the limit of {MAX_VALUE}", bytes.len()));
+        return Err(EncodeError::TooLarge(bytes.len()));
     }
     if room < MIN_CHUNK {
-        return Err(format!("the launcher's limits leave only {room} bytes a value; {MIN_CHUNK} are needed"));
+        return Err(EncodeError::NoRoom(room));
     }
     let text = to_text(bytes);
     let room = room.min(MAX_CHUNK);
@@ -150,9 +205,9 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// Returns the error in the heading as text.
-    pub fn new(head: &str) -> Result<Decoder, String> {
-        let bad = || format!("its heading is \"{}\"", crate::wire::quote(head.as_bytes()));
+    /// Fails if there is no heading, or if the text is longer than it says.
+    pub fn new(head: &str) -> Result<Decoder, DecodeError> {
+        let bad = || DecodeError::Heading(crate::wire::quote(head.as_bytes()));
         let mut parts = head.splitn(5, '.');
         let mut part = || parts.next().ok_or_else(bad);
         if part()? != "1" {
@@ -185,20 +240,15 @@ impl Decoder {
     /// # Errors
     ///
     /// Fails if the chunks together are longer than the heading says.
-    pub fn push(&mut self, chunk: &str) -> Result<(), String> {
+    pub fn push(&mut self, chunk: &str) -> Result<(), DecodeError> {
         self.text.push_str(chunk);
         self.have += 1;
         self.check_room()
     }
 
-    fn check_room(&self) -> Result<(), String> {
+    fn check_room(&self) -> Result<(), DecodeError> {
         if self.text.len() > text_length(self.length) {
-            return Err(format!(
-                "{} characters so far, but its {} bytes make only {}",
-                self.text.len(),
-                self.length,
-                text_length(self.length)
-            ));
+            return Err(DecodeError::TooLong { got: self.text.len(), length: self.length });
         }
         Ok(())
     }
@@ -207,23 +257,19 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// Returns as text which part is missing, truncated or changed.
-    pub fn finish(self) -> Result<Vec<u8>, String> {
+    /// Fails if a part is missing, truncated or changed.
+    pub fn finish(self) -> Result<Vec<u8>, DecodeError> {
         if let Some(index) = self.wants() {
-            return Err(format!("chunk {index} of {} is missing", self.chunks));
+            return Err(DecodeError::Missing { index, chunks: self.chunks });
         }
         if self.text.len() != text_length(self.length) {
-            return Err(format!(
-                "truncated: {} of {} characters in {} chunks",
-                self.text.len(),
-                text_length(self.length),
-                self.chunks
-            ));
+            let (got, wanted) = (self.text.len(), text_length(self.length));
+            return Err(DecodeError::Truncated { got, wanted, chunks: self.chunks });
         }
-        let bytes = from_text(&self.text).ok_or("it is not base64url text")?;
+        let bytes = from_text(&self.text).ok_or(DecodeError::NotText)?;
         let crc = crc32(&bytes);
         if bytes.len() != self.length || crc != self.crc {
-            return Err(format!("its checksum is {crc:08x}, not {:08x}", self.crc));
+            return Err(DecodeError::Checksum { found: crc, wanted: self.crc });
         }
         Ok(bytes)
     }

@@ -277,7 +277,7 @@ impl PmiClient {
         self.check_key(key, codec::SUFFIX_ROOM)?;
         let room = self.value_room(key.len() + codec::SUFFIX_ROOM);
         let texts = codec::encode(value, room)
-            .map_err(|why| PmiError::Argument { key: quote(key.as_bytes()), why })?;
+            .map_err(|e| PmiError::Argument { key: quote(key.as_bytes()), why: e.to_string() })?;
         // The heading goes last: a reader who finds it finds the rest.
         for (index, text) in texts.iter().enumerate().rev() {
             self.put(&codec::chunk_key(key, index), text)?;

@@ -213,7 +213,7 @@ impl PmiClient {
         };
         let key = std::mem::take(key);
         self.questions.queue.pop_front();
-        let value = value.map_err(|why| PmiError::Corrupt { key: key.clone(), why });
+        let value = value.map_err(|e| PmiError::Corrupt { key: key.clone(), why: e.to_string() });
         self.questions.answers.push_back(Answer::Value { key, value });
     }
 

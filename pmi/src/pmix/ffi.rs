@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::event::{self, Operation, Peer};
-use super::value::{Datum, ERR_NOT_FOUND, SUCCESS, Status};
+use super::value::{Datum, ERR_NOT_FOUND, LoadError, SUCCESS, Status};
 use dl::Shared;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -182,9 +182,9 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// Returns the loader's error.
-    pub(super) fn load(name: &str) -> Result<Library, String> {
-        let library = Shared::open(Path::new(name))?;
+    /// Fails if the library is not found, or lacks a function.
+    pub(super) fn load(name: &str) -> Result<Library, LoadError> {
+        let library = Shared::open(Path::new(name)).map_err(LoadError::Open)?;
         // SAFETY: each type is that of the function of this name in the PMIx standard. The pointers
         // stay valid, since the library stays loaded.
         unsafe {
@@ -336,9 +336,10 @@ impl Library {
 /// # Safety
 ///
 /// `T` must be the type of a pointer to that function.
-unsafe fn symbol<T: Copy>(library: Shared, name: &CStr) -> Result<T, String> {
+unsafe fn symbol<T: Copy>(library: Shared, name: &CStr) -> Result<T, LoadError> {
     const { assert!(size_of::<T>() == size_of::<*mut c_void>(), "a pointer to a function") };
-    let found = library.symbol(name, c"").ok_or_else(|| format!("it has no {}", name.to_string_lossy()))?;
+    let missing = || LoadError::Missing(name.to_string_lossy().into_owned());
+    let found = library.symbol(name, c"").ok_or_else(missing)?;
     // SAFETY: `T` is a pointer to that function, as the caller promises, and as wide as this one.
     Ok(unsafe { std::mem::transmute_copy(&found) })
 }

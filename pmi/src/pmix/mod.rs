@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use value::{Datum, ERR_NOT_FOUND, Status};
+use value::{Datum, ERR_NOT_FOUND, NoNumber, Status};
 
 /// A process of a job whose launcher speaks PMIx.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ impl PmixClient {
     /// Fails if the library cannot be loaded, or cannot connect to the launcher.
     pub(crate) fn connect(library: &str) -> Result<PmixClient, PmiError> {
         let library = Library::load(library)
-            .map_err(|why| PmiError::PmixLibrary { library: library.to_owned(), why })?;
-        let doing = |doing| move |why| PmiError::Pmix { doing, why };
+            .map_err(|e| PmiError::PmixLibrary { library: library.to_owned(), why: e.to_string() })?;
+        let doing = |doing| move |e: NoNumber| PmiError::Pmix { doing, why: e.to_string() };
         let (namespace, rank) = library.init().map_err(|status| PmiError::Pmix {
             doing: "starting PMIx (PMIx_Init)",
             why: library.describe(status),
@@ -143,11 +143,11 @@ fn is_miss(status: Status) -> bool {
     matches!(status, ERR_NOT_FOUND | DATA_VALUE_NOT_FOUND | PROC_ENTRY_NOT_FOUND | INVALID_NAMESPACE)
 }
 
-fn number_of(library: &Library, namespace: &str, rank: u32, key: &CStr) -> Result<i128, String> {
+fn number_of(library: &Library, namespace: &str, rank: u32, key: &CStr) -> Result<i128, NoNumber> {
     match library.get(namespace, rank, key, true) {
         Ok(Datum::Number(number)) => Ok(number),
-        Ok(other) => Err(format!("{key:?} is {other:?}, no number")),
-        Err(status) => Err(library.describe(status)),
+        Ok(found) => Err(NoNumber::OtherType { key: format!("{key:?}"), found }),
+        Err(status) => Err(NoNumber::Status(library.describe(status))),
     }
 }
 

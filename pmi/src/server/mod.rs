@@ -39,6 +39,19 @@ pub struct Fault {
     pub why: String,
 }
 
+/// A line that is not allowed at this point of a rank's conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Misplaced {
+    #[error("it comes before cmd=init")]
+    BeforeInit,
+    #[error("it is the second cmd=init")]
+    SecondInit,
+    #[error("it comes between barrier_in and barrier_out")]
+    InBarrier,
+    #[error("it comes after cmd=finalize")]
+    AfterFinalize,
+}
+
 /// The progress of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -146,15 +159,15 @@ impl Server {
         match command {
             Command::Init { .. } | Command::Initack { .. } | Command::Abort { .. } => {}
             _ if stage == Stage::Initialized => {}
-            _ if stage == Stage::Started => return Err(fault("it comes before cmd=init".into())),
-            _ => return Err(fault("it comes after cmd=finalize".into())),
+            _ if stage == Stage::Started => return Err(fault(Misplaced::BeforeInit.to_string())),
+            _ => return Err(fault(Misplaced::AfterFinalize.to_string())),
         }
         if self.in_barrier[rank as usize] && !matches!(command, Command::Abort { .. }) {
-            return Err(fault("it comes between barrier_in and barrier_out".into()));
+            return Err(fault(Misplaced::InBarrier.to_string()));
         }
         let mut reply = std::mem::take(&mut self.reply);
         reply.clear();
-        let outcome = self.execute(rank, command, &mut reply, sink).map_err(fault);
+        let outcome = self.execute(rank, command, &mut reply, sink).map_err(|e| fault(e.to_string()));
         if !reply.is_empty() {
             reply.push('\n');
             sink.send(rank, &reply);
@@ -169,7 +182,7 @@ impl Server {
         command: Command<'_>,
         reply: &mut String,
         sink: &mut dyn Sink,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, Misplaced> {
         // Writing to a String cannot fail, so the results of write! below are ignored.
         match command {
             Command::Initack { .. } => {
@@ -179,7 +192,7 @@ impl Server {
             }
             Command::Init { version } => {
                 if self.stages[rank as usize] != Stage::Started {
-                    return Err("it is the second cmd=init".to_owned());
+                    return Err(Misplaced::SecondInit);
                 }
                 let rc = if version == 1 { 0 } else { -1 };
                 if rc == 0 {
