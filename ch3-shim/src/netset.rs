@@ -207,7 +207,7 @@ impl NetSet {
         let theirs = Offer::of(card).map_err(wrong)?;
         let mods = &mut self.mods;
         let reaches = |name: &str| match mods.iter_mut().find(|m| each!(m, n => n.name()) == name) {
-            Some(m) => each!(m, n => n.reachable(card)),
+            Some(m) => each!(m, n => n.reachable(card)).map_err(|e| e.to_string()),
             None => Err("could not start".into()),
         };
         let Choice { netmod, why } =
@@ -461,7 +461,7 @@ impl Module for NetSet {
         self.netmods().try_for_each(|m| m.business_card(card))
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
         let reasons: Vec<String> = self
             .mods
             .iter_mut()
@@ -469,7 +469,7 @@ impl Module for NetSet {
                 Some(format!("{}: {}", each!(m, n => n.name()), each!(m, n => n.reachable(card)).err()?))
             })
             .collect();
-        if reasons.len() < self.mods.len() { Ok(()) } else { Err(reasons.join("; ")) }
+        if reasons.len() < self.mods.len() { Ok(()) } else { Err(VcError::of_card(reasons.join("; "))) }
     }
 
     fn finalize(&mut self, core: &mut Core, now: Time) -> Finalize {

@@ -195,10 +195,7 @@ impl<N: Netmod> Engine<N> {
     fn handle_control(&mut self, vc: VcId, hdr: &Header) -> bool {
         match self.netmod.control_frame(&mut self.core, vc, hdr) {
             Ok(()) => true,
-            Err(what) => {
-                self.violation(vc, &what);
-                false
-            }
+            Err(fault) => self.faulty(vc, fault),
         }
     }
 

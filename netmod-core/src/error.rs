@@ -25,6 +25,13 @@ pub enum PacketFault {
     },
 }
 
+impl PacketFault {
+    /// Creates a [`PacketFault::Violation`].
+    pub fn violation(what: impl Into<String>) -> PacketFault {
+        PacketFault::Violation { what: what.into() }
+    }
+}
+
 /// The class of a virtual connection's error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VcErrorKind {
@@ -108,6 +115,11 @@ impl VcError {
         };
         change(&mut inner);
         VcError(Arc::new(inner))
+    }
+
+    /// Creates the error of a card by which this process reaches nobody.
+    pub fn of_card(why: impl Into<String>) -> VcError {
+        VcError::new(VcErrorKind::Card, None, why)
     }
 
     /// Returns its class.

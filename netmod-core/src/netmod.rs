@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use crate::buf::{RxBuf, SendBuf};
-use crate::error::{DeviceError, VcError};
+use crate::error::{DeviceError, PacketFault, VcError};
 use crate::event::Events;
 use crate::header::Header;
 use crate::slab::{ReqId, VcId};
@@ -136,8 +136,8 @@ pub unsafe trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagn
     ///
     /// # Errors
     ///
-    /// Returns the error in it; the VC then goes down.
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String>;
+    /// By severity, see [`PacketFault`].
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), PacketFault>;
 
     /// Passes all staged data that can go now to the network. Cheap if there is none.
     ///

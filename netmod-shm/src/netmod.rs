@@ -10,7 +10,7 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
-    Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf,
+    Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf,
     Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList,
 };
 
@@ -300,8 +300,8 @@ unsafe impl Netmod for ShmNetmod {
         self.vcs.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
-    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
-        Err(format!("netmod shm has no control frame {:#04x}", hdr[1]))
+    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+        Err(PacketFault::violation(format!("netmod shm has no control frame {:#04x}", hdr[1])))
     }
 
     /// Also tries again to send messages that wait for room.
@@ -421,8 +421,8 @@ impl Module for ShmNetmod {
         place.emit(card)
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.slot_of(card).map(|_| ())
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        self.slot_of(card).map(|_| ()).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

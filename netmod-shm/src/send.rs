@@ -1,8 +1,6 @@
 //! Sending: at once if possible, else through the VC's queue.
 
-use netmod_core::{
-    Core, Event, Header, Message, ReplyBackoff, ReqId, Time, VcError, VcErrorKind, VcId,
-};
+use netmod_core::{Core, Event, Header, Message, ReplyBackoff, ReqId, Time, VcError, VcErrorKind, VcId};
 
 use crate::channel::CLASSES;
 use crate::netmod::{CHECK, Ending, NoSegment, ShmNetmod};

@@ -9,8 +9,8 @@ use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
-    GroupId, Header, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId, Rma, RxBuf,
-    SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
+    GroupId, Header, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId,
+    Rma, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
 };
 
 use crate::NAME;
@@ -453,8 +453,7 @@ unsafe impl Netmod for TcpNetmod {
                 {
                     return Ok(Some(req));
                 }
-                let req =
-                    core.add_req(netmod_core::Request::new(Some(vc), netmod_core::Segment::empty()));
+                let req = core.add_req(netmod_core::Request::new(Some(vc), netmod_core::Segment::empty()));
                 self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
                 Ok(Some(req))
             }
@@ -481,8 +480,8 @@ unsafe impl Netmod for TcpNetmod {
         self.vcs.get_mut(vc).and_then(|v| v.txq.as_mut()).is_some_and(|q| q.cancel(core, req))
     }
 
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        self.control(core, vc, hdr)
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+        self.control(core, vc, hdr).map_err(PacketFault::violation)
     }
 
     #[inline]
@@ -593,9 +592,9 @@ impl Module for TcpNetmod {
         address::emit(self.own.published(), self.port(), card)
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        let (peer, _) = address::parse(card)?;
-        self.own.ways_to(&peer, true).map(drop)
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        let (peer, _) = address::parse(card).map_err(VcError::of_card)?;
+        self.own.ways_to(&peer, true).map(drop).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

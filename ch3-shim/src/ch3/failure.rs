@@ -204,8 +204,7 @@ impl Ch3 {
                 self.reqs.free_arriving(io.core, arriving);
             }
         }
-        let bound: Vec<ReqId> =
-            io.core.reqs().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
+        let bound: Vec<ReqId> = io.core.reqs().filter(|(_, r)| r.vc == Some(vc)).map(|(id, _)| id).collect();
         for req in bound {
             if let Some(MpiReq { role: Role::Arriving { then }, .. }) = self.reqs.side.get(req) {
                 if let Some(rreq) = *then {

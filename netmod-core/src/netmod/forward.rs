@@ -41,7 +41,7 @@ macro_rules! forward {
         }
     };
     (@ reachable $via:ident) => {
-        fn reachable(&mut self, card: &$crate::Card) -> ::core::result::Result<(), String> {
+        fn reachable(&mut self, card: &$crate::Card) -> ::core::result::Result<(), $crate::VcError> {
             $via!(self, [], n => n.reachable(card))
         }
     };
@@ -118,7 +118,7 @@ macro_rules! forward {
             core: &mut $crate::Core,
             vc: $crate::VcId,
             hdr: &$crate::Header,
-        ) -> ::core::result::Result<(), String> {
+        ) -> ::core::result::Result<(), $crate::PacketFault> {
             $via!(self, [core, vc], n => n.control_frame(core, vc, hdr))
         }
     };

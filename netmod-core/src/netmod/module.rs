@@ -1,7 +1,7 @@
 //! The life of a netmod as a whole.
 
 use crate::card::{Card, CardError, CardWriter};
-use crate::error::DeviceError;
+use crate::error::{DeviceError, VcError};
 use crate::netmod::Finalize;
 use crate::pollers::Pollers;
 use crate::rma::Rma;
@@ -45,8 +45,9 @@ pub trait Module: Send {
     ///
     /// # Errors
     ///
-    /// Returns the reason why not, as one human-readable line.
-    fn reachable(&mut self, card: &Card) -> Result<(), String>;
+    /// [`VcErrorKind::Card`](crate::VcErrorKind::Card) with the reason why not, as one human-readable
+    /// line.
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError>;
 
     /// Returns its one-sided transfers, if it has them for this VC; `None` means the Null mode.
     fn rma(&mut self, core: &Core, vc: VcId) -> Option<&mut dyn Rma>;

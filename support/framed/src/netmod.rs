@@ -8,7 +8,7 @@ use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, Module, Netmod, PeerName, PollOrder, Pollers, RemoteGroup,
+    Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, RemoteGroup,
     ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
     WorkList, port_group,
 };
@@ -357,8 +357,8 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
         self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
-    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
-        Err(format!("netmod {} has no control frame {:#04x}", D::NAME, hdr[1]))
+    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+        Err(PacketFault::violation(format!("netmod {} has no control frame {:#04x}", D::NAME, hdr[1])))
     }
 
     #[inline]
@@ -464,8 +464,9 @@ impl<D: Device> Module for FrameNetmod<D> {
         }
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.own.as_ref().map_err(Clone::clone)?.way_to(card).map(|_| ())
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        let own = self.own.as_ref().map_err(|why| VcError::of_card(why.as_str()))?;
+        own.way_to(card).map(|_| ()).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

@@ -19,9 +19,9 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Message, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId,
-    Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
-    VcLife,
+    Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal,
+    ReqId, Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind,
+    VcId, VcLife,
 };
 
 use crate::sys::Arena;
@@ -350,8 +350,8 @@ unsafe impl Netmod for LoopbackNetmod {
         self.links.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
-    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), String> {
-        Err(format!("netmod loopback has no control frame {:#04x}", hdr[1]))
+    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+        Err(PacketFault::violation(format!("netmod loopback has no control frame {:#04x}", hdr[1])))
     }
 
     fn flush(&mut self, core: &mut Core) {
@@ -429,8 +429,8 @@ impl Module for LoopbackNetmod {
         card.section(NAME, 1, body.as_bytes())
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.read_card(card).map(|_| ())
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        self.read_card(card).map(|_| ()).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

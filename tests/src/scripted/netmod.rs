@@ -8,8 +8,8 @@ use ch3_shim::{Answer, Asked, Bootstrap, Silence};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Module, Netmod, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
-    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Header, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId,
+    Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use super::{Act, Misled, Script};
@@ -336,8 +336,8 @@ unsafe impl Netmod for Scripted {
         false
     }
 
-    fn control_frame(&mut self, _: &mut Core, _: VcId, _: &Header) -> Result<(), String> {
-        Err("a script has no control frames".into())
+    fn control_frame(&mut self, _: &mut Core, _: VcId, _: &Header) -> Result<(), PacketFault> {
+        Err(PacketFault::violation("a script has no control frames"))
     }
 
     fn flush(&mut self, _: &mut Core) {}
@@ -422,7 +422,7 @@ impl Module for Scripted {
         card.section(NAME, 1, &[])
     }
 
-    fn reachable(&mut self, _card: &Card) -> Result<(), String> {
+    fn reachable(&mut self, _card: &Card) -> Result<(), VcError> {
         Ok(())
     }
 

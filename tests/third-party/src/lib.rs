@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ch3_shim::{Builder, NetmodSetup};
 use netmod_core::{
     Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
-    Netmod, PeerName, PollOrder, Pollers, Time, VcLife, forward,
+    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward,
 };
 use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
 
@@ -138,8 +138,9 @@ impl Module for Third {
         self.inner.business_card(card)
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        card.section(NAME).ok_or("its card has no section of netmod third")?;
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        let none = || VcError::of_card("its card has no section of netmod third");
+        card.section(NAME).ok_or_else(none)?;
         self.inner.reachable(card)
     }
 }

@@ -120,8 +120,7 @@ fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
     let comm = dev.root_comm(host).expect("a communicator");
     let mut last = Word::Offer(own_party(&dev));
     if step == 0 {
-        dev.wait_until(end, |d| d.engine.core.vc(vc).is_some_and(|v| v.stats.connects > 0))
-            .expect("wait");
+        dev.wait_until(end, |d| d.engine.core.vc(vc).is_some_and(|v| v.stats.connects > 0)).expect("wait");
         return fail(dev, comm, &Word::Ready, fault);
     }
     dev.say(&last.emit(), ROOT, ROOT_TAG, comm).expect("an offer");

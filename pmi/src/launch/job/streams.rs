@@ -170,7 +170,8 @@ impl Job<'_> {
     fn read_rest(&mut self) -> bool {
         let mut all = true;
         for rank in &mut self.ranks {
-            for (slot, writer) in [(&mut rank.stdout, &mut self.streams.stdout), (&mut rank.stderr, &mut self.streams.stderr)]
+            for (slot, writer) in
+                [(&mut rank.stdout, &mut self.streams.stdout), (&mut rank.stderr, &mut self.streams.stderr)]
             {
                 let Some(output) = slot else { continue };
                 let flow = loop {

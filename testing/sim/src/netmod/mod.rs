@@ -16,8 +16,8 @@ use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module,
-    Netmod, NoCheckpoint, NoDynamicProcesses, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf,
-    SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Netmod, NoCheckpoint, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma,
+    RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
@@ -313,8 +313,8 @@ unsafe impl Netmod for SimNetmod {
         self.vcs.get_mut(vc).and_then(|v| v.queue.as_mut()).is_some_and(|q| q.cancel(core, req))
     }
 
-    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        let control = Control::parse(hdr).map_err(|e| e.to_string())?;
+    fn control_frame(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+        let control = Control::parse(hdr).map_err(|e| PacketFault::violation(e.to_string()))?;
         self.control(core, vc, control);
         Ok(())
     }
@@ -402,8 +402,8 @@ impl Module for SimNetmod {
         card.section(NAME, 1, body.as_bytes())
     }
 
-    fn reachable(&mut self, card: &Card) -> Result<(), String> {
-        self.read_card(card).map(|_| ())
+    fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
+        self.read_card(card).map(|_| ()).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
