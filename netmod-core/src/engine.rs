@@ -46,7 +46,7 @@ pub enum DataAvail {
 /// # Safety
 ///
 /// An implementation finishes or removes a request, and frees its memory, only when no netmod can
-/// access that memory any more: the netmod has handed the request back or cancelled it, or has never
+/// access that memory any more: the netmod has handed the request back or cancelled it, or never
 /// had it.
 #[allow(unsafe_code)]
 pub unsafe trait Upper<N> {

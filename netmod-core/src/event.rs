@@ -85,6 +85,23 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the VC that it concerns; `None` if its peer has none yet.
+    pub fn vc(&self) -> Option<VcId> {
+        match self {
+            Event::Rx { vc, .. }
+            | Event::Header { vc, .. }
+            | Event::RecvDone { vc }
+            | Event::Up { vc }
+            | Event::Terminated { vc }
+            | Event::Down { vc, .. }
+            | Event::NeedCard { vc }
+            | Event::RmaDone { vc, .. } => Some(*vc),
+            Event::NewPeer { .. } | Event::PortPeer { .. } => None,
+        }
+    }
+}
+
 /// A slot of a batch: received bytes, a header, or a reference to the next event of another kind.
 ///
 /// Small messages are frequent, so slots are written and read part by part. An enum would be

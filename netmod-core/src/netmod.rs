@@ -82,11 +82,12 @@ pub enum Finalize {
 ///
 /// # Safety
 ///
-/// An implementation keeps the contract of lent memory ([`crate::buf`]). It accesses the memory of a
-/// send only until it says that it is the caller's again ([`Sent::Done`], [`Core::send_finished`],
-/// [`Core::send_failed`], a cancellation, or an error of the call), and that of a receive only while
-/// [`Core::recv_target`] returns it. Bytes that it lends stay readable until [`Netmod::release`].
-/// A wrapper that adds no buffers of its own keeps it if the wrapped netmod does.
+/// An implementation keeps the contract of lent memory ([`crate::buf`]). It accesses the memory of
+/// a send only until it says that it is the caller's again ([`Sent::Done`],
+/// [`Core::send_finished`], [`Core::send_failed`], a cancellation, or an error of the call), and
+/// that of a receive only while [`Core::recv_target`] returns it. Bytes that it lends stay readable
+/// until [`Netmod::release`]. A wrapper without buffers of its own keeps the contract if the
+/// wrapped netmod does.
 #[allow(unsafe_code)]
 pub unsafe trait Netmod: Module + VcLife + DynamicProcesses + Checkpoint + Diagnose {
     /// Sends `hdr` and `data` with the caller's request.

@@ -70,7 +70,8 @@ impl Core {
         self.vcs.len()
     }
 
-    /// Adds a VC. For the upper layer, which then calls [`VcLife::vc_init`](crate::VcLife::vc_init).
+    /// Adds a VC. For the upper layer, which then calls
+    /// [`VcLife::vc_init`](crate::VcLife::vc_init).
     #[inline]
     pub fn add_vc(&mut self, vc: Vc) -> VcId {
         self.vcs.insert(vc)
@@ -184,8 +185,8 @@ impl Core {
         }
     }
 
-    /// Retires one share of a finished request; returns its outcome. `None`, and nothing changes, if
-    /// there is no such request or it is in progress.
+    /// Retires one share of a finished request; returns its outcome. `None`, and nothing changes,
+    /// if there is no such request or it is in progress.
     #[inline]
     pub fn take(&mut self, req: ReqId) -> Option<Outcome> {
         let r = self.reqs.get_mut(req).filter(|r| r.is_finished())?;

@@ -14,7 +14,8 @@ const FORWARD: &str = include_str!("../src/netmod/forward.rs");
 
 /// Returns the text between a trait's braces.
 fn body<'a>(name: &str, source: &'a str) -> &'a str {
-    let start = source.find(&format!("pub trait {name}")).expect("the trait");
+    let starts = ["pub trait", "pub unsafe trait"].map(|kind| source.find(&format!("{kind} {name}")));
+    let start = starts.into_iter().flatten().next().expect("the trait");
     let text = &source[start..];
     &text[..text.find("\n}\n").expect("its end")]
 }

@@ -10,8 +10,8 @@ use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
-    Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf,
-    Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList,
+    Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request,
+    Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList,
 };
 
 use crate::NAME;
@@ -240,8 +240,7 @@ impl NoDynamicProcesses for ShmNetmod {
     const INSTEAD: &'static str = "allow tcp in NETMOD";
 }
 
-// SAFETY: a queued message is dropped before its request is handed back; cells stay mapped while they
-// are lent.
+// SAFETY: a message leaves the queue before its request is handed back; lent cells stay mapped.
 #[allow(unsafe_code)]
 unsafe impl Netmod for ShmNetmod {
     #[inline]
@@ -300,7 +299,7 @@ unsafe impl Netmod for ShmNetmod {
         self.vcs.get_mut(vc).is_some_and(|l| l.queue.cancel(core, req))
     }
 
-    fn control_frame(&mut self, _core: &mut Core, _vc: VcId, hdr: &Header) -> Result<(), PacketFault> {
+    fn control_frame(&mut self, _: &mut Core, _: VcId, hdr: &Header) -> Result<(), PacketFault> {
         Err(PacketFault::violation(format!("netmod shm has no control frame {:#04x}", hdr[1])))
     }
 

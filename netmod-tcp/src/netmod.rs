@@ -415,8 +415,7 @@ impl netmod_core::Checkpoint for TcpNetmod {
     }
 }
 
-// SAFETY: a queued message is dropped before its request is handed back; lent buffers belong to pools
-// that live until they are given back.
+// SAFETY: a message leaves the queue before its request is handed back; pools keep lent buffers.
 #[allow(unsafe_code)]
 unsafe impl Netmod for TcpNetmod {
     #[inline]
@@ -428,13 +427,9 @@ unsafe impl Netmod for TcpNetmod {
         hdr: &Header,
         data: SendBuf,
     ) -> Result<Sent, VcError> {
-        match self.send(core, vc, hdr, &data)? {
-            None => Ok(Sent::Done),
-            Some(gone) => {
-                self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
-                Ok(Sent::Queued)
-            }
-        }
+        let Some(gone) = self.send(core, vc, hdr, &data)? else { return Ok(Sent::Done) };
+        self.enqueue(core, vc, hdr, Data::Contig(data), gone, req);
+        Ok(Sent::Queued)
     }
 
     #[inline]

@@ -196,7 +196,7 @@ impl Ch3 {
     }
 }
 
-// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+// SAFETY: requests are finished when their data has moved, or the netmod has handed them back.
 #[allow(unsafe_code)]
 unsafe impl Upper<NetSet> for Ch3 {
     #[inline(always)]

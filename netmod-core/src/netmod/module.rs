@@ -45,8 +45,8 @@ pub trait Module: Send {
     ///
     /// # Errors
     ///
-    /// [`VcErrorKind::Card`](crate::VcErrorKind::Card) with the reason why not, as one human-readable
-    /// line.
+    /// [`VcErrorKind::Card`](crate::VcErrorKind::Card) with the reason why not, as one line for
+    /// human readers.
     fn reachable(&mut self, card: &Card) -> Result<(), VcError>;
 
     /// Returns its one-sided transfers, if it has them for this VC; `None` means the Null mode.

@@ -37,7 +37,7 @@ struct Layer {
     packets: usize,
 }
 
-// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+// SAFETY: requests are finished when their data has moved, or the netmod has handed them back.
 #[allow(unsafe_code)]
 unsafe impl Upper<TcpNetmod> for Layer {
     fn packet(

@@ -52,8 +52,7 @@ impl<D: Device> FrameNetmod<D> {
         let doubts = std::mem::take(&mut self.doubts);
         let is = |l: &FrameVc, d: &SuspectPort| l.open.is_some_and(|o| o.dest.port == d.port);
         let silent = |vc: VcId, l: &FrameVc| {
-            let rest =
-                || core.vc(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
+            let rest = || core.vc(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
             l.open.is_some() && now.since(l.life.heard) > SILENCE && (l.is_owed() || rest())
         };
         let concerned = self

@@ -8,9 +8,9 @@ use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, RemoteGroup,
-    ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId,
-    WorkList, port_group,
+    Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers,
+    RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
+    VcId, WorkList, port_group,
 };
 
 use crate::book::{Book, Dest};
@@ -303,8 +303,8 @@ impl<D: Device> Checkpoint for FrameNetmod<D> {
     }
 }
 
-// SAFETY: a queued message is dropped before its request is handed back; receive buffers are posted
-// again only after their release.
+// SAFETY: a message leaves the queue before its request is handed back; lent buffers are not
+// posted.
 #[allow(unsafe_code)]
 unsafe impl<D: Device> Netmod for FrameNetmod<D> {
     #[inline]
@@ -465,7 +465,7 @@ impl<D: Device> Module for FrameNetmod<D> {
     }
 
     fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
-        let own = self.own.as_ref().map_err(|why| VcError::of_card(why.as_str()))?;
+        let own = self.own.as_ref().map_err(VcError::of_card)?;
         own.way_to(card).map(|_| ()).map_err(VcError::of_card)
     }
 

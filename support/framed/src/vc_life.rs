@@ -57,7 +57,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
         }
         self.drop_link(core, vc, &error);
         self.manage(core, |m, env| m.remove(vc, env));
-        self.pending.retain(|ev| !concerns(ev, vc));
+        self.pending.retain(|ev| ev.vc() != Some(vc));
         if let Some(l) = self.links.get_mut(vc) {
             l.ends.close(&mut self.leaving);
         }
@@ -111,20 +111,5 @@ impl<D: Device> VcLife for FrameNetmod<D> {
             self.manage(core, |m, _| m.revive(vc));
         }
         Ok(())
-    }
-}
-
-/// Returns true if an event is of a VC.
-fn concerns(ev: &Event, vc: VcId) -> bool {
-    match ev {
-        Event::Rx { vc: v, .. }
-        | Event::Header { vc: v, .. }
-        | Event::RecvDone { vc: v }
-        | Event::Up { vc: v }
-        | Event::Terminated { vc: v }
-        | Event::Down { vc: v, .. }
-        | Event::NeedCard { vc: v }
-        | Event::RmaDone { vc: v, .. } => *v == vc,
-        Event::NewPeer { .. } | Event::PortPeer { .. } => false,
     }
 }

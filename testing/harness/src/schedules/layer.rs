@@ -123,7 +123,7 @@ impl Layer {
     }
 }
 
-// SAFETY: requests are finished when all their data has moved, or when the netmod has handed them back.
+// SAFETY: requests are finished when their data has moved, or the netmod has handed them back.
 #[allow(unsafe_code)]
 unsafe impl<N: Netmod> Upper<N> for Layer {
     fn packet(
