@@ -40,7 +40,7 @@ impl Vci {
             return emptied;
         }
         // Its descriptors are about to go.
-        self.wait_set = None;
+        self.waiting.wait_set = None;
         let left = self.poll_until(deadline, "the network did not come to rest", |dev| {
             let (now, engine) = (dev.now, &mut *dev.engine);
             Ok(engine.netmod.ckpt_shutdown(&mut engine.core, now)? == Finalize::Done)
@@ -88,7 +88,7 @@ impl Vci {
     pub fn ckpt_restart(&mut self) -> Result<Vec<u8>> {
         self.check_origin()?;
         self.tick();
-        self.wait_set = None;
+        self.waiting.wait_set = None;
         let (now, engine) = (self.now, &mut *self.engine);
         engine.netmod.ckpt_restart(&mut engine.core, now)?;
         self.ch3.resume_rings(true);

@@ -2,21 +2,21 @@
 
 use forks::Origin as Process;
 use netmod_core::card::NodeSection;
-use netmod_core::config::{ConfigWarning, Origin, Spin};
+use netmod_core::config::{ConfigWarning, Origin};
 use netmod_core::{
     CardWriter, Config, Core, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
 };
 
-use super::Vci;
+use super::{Cores, Ticks, Vci};
 use super::dropped::Dropped;
 use super::launcher::Asking;
-use super::leave::Leaving;
+use super::leave::Departure;
 use super::multiple::Party;
 use super::register::{Registered, is_setting_of};
-use super::serve::Server;
+use super::serve::{Served, Server};
 use super::sharing::Sharing;
+use super::wait::Waiting;
 use super::watch::Watching;
-use super::yielding::Yields;
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
     Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, Ports, Queues, Requests,
@@ -385,10 +385,8 @@ impl Builder {
         }
         let threads = netmod.threads();
         let pollers = sharing.as_cards_say(self.boot.as_mut(), threads)?;
-        let crowded = pollers.are_crowded(threads);
-        let spin = self.cfg.spin.polls(crowded);
-        let patience = self.cfg.spin.patience(spin);
-        let yields = Yields::new(crowded && self.cfg.spin == Spin::Auto);
+        let cores = Cores { pollers, threads };
+        let crowded = cores.are_crowded();
         let key = self.boot.get(KEY).map_err(Error::Launcher)?;
         let Some(key) = key else {
             return Err(Error::Launcher(format!(
@@ -415,7 +413,7 @@ impl Builder {
         let alone = self.is_without_helper();
         let clock = self.clock.take().map_or_else(Clock::machine, Clock::Virtual);
         let clock_now = clock.now();
-        let status_server = Server::new(&self.cfg, me);
+        let server = Server::new(&self.cfg, me);
         Ok(Vci {
             engine: Guarded::new(Engine::new(netmod, Core::new(REQUESTS)), alone),
             dropped: std::sync::Arc::new(Dropped::new()),
@@ -435,31 +433,15 @@ impl Builder {
                 lookups: Lookups::new(card.into()),
                 stats: DeviceStats::default(),
             },
-            cfg: self.cfg,
+            ticks: Ticks { clock, polls: 0, mask: tick_mask },
             now: clock_now,
-            clock,
-            polls: 0,
-            tick_mask,
-            spin,
-            yields,
-            pollers,
-            threads,
-            patience,
-            unseen: 0,
-            naps: 0,
-            idle_since: clock_now,
-            misled: 0,
-            unheeded: Vec::new(),
-            leaving: Leaving::No,
-            leaving_goes_on: false,
-            leave_error: None,
+            cores,
+            waiting: Waiting::new(self.cfg.spin, crowded, clock_now),
+            departure: Departure::default(),
             asking: Asking::new(),
             watching: Watching::new(),
-            fds: Vec::with_capacity(4),
-            wait_set: None,
-            status_server,
-            made: clock_now,
-            blocked: false,
+            served: Served { server, made: clock_now, blocked: false },
+            cfg: self.cfg,
         })
     }
 }

@@ -50,6 +50,17 @@ pub(super) enum Leaving {
     Done,
 }
 
+/// The way out of the job.
+#[derive(Debug, Default)]
+pub(super) struct Departure {
+    /// Stage of finalize.
+    pub(super) stage: Leaving,
+    /// The last step moved something, so that the next one is due at once.
+    pub(super) goes_on: bool,
+    /// First error on the way out.
+    error: Option<Error>,
+}
+
 /// The wait for the process manager's answer, when the netmods have let go of everything.
 #[derive(Debug)]
 pub(super) struct Goodbye {
@@ -155,12 +166,12 @@ impl Vci {
                 Step::Idle(until) => {
                     idle = self.idle_after(idle, false);
                     // A close is answered at once as a rule; all other steps take their time.
-                    if matches!(self.leaving, Leaving::Goodbye(_)) {
+                    if matches!(self.departure.stage, Leaving::Goodbye(_)) {
                         self.await_goodbye()?;
-                    } else if !matches!(self.leaving, Leaving::Closing { .. }) {
+                    } else if !matches!(self.departure.stage, Leaving::Closing { .. }) {
                         self.block(until)?;
-                    } else if idle >= self.spin {
-                        self.give_way(idle - self.spin, until)?;
+                    } else if idle >= self.waiting.spin {
+                        self.give_way(idle - self.waiting.spin, until)?;
                     }
                 }
             }
@@ -170,12 +181,12 @@ impl Vci {
     /// Begins to leave the job, see [`Vci::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
     /// call does nothing.
     pub fn finalize_begin(&mut self) {
-        if !matches!(self.leaving, Leaving::No) || !self.origin.is_here() {
+        if !matches!(self.departure.stage, Leaving::No) || !self.origin.is_here() {
             return;
         }
         self.free_dropped();
         self.flush();
-        self.leaving = Leaving::Barrier { limit: None };
+        self.departure.stage = Leaving::Barrier { limit: None };
         if let Err(e) = self.ch3.boot.barrier_begin() {
             self.part(Some(Error::Launcher(e)));
         }
@@ -186,16 +197,16 @@ impl Vci {
     /// # Errors
     /// As [`Vci::finalize`](super::Device::finalize), reported when everything local has been released.
     pub fn finalize_poll(&mut self) -> Result<bool> {
-        self.leaving_goes_on = false;
+        self.departure.goes_on = false;
         let step = self.leave_step()?;
-        self.leaving_goes_on = matches!(step, Step::Busy);
+        self.departure.goes_on = matches!(step, Step::Busy);
         Ok(matches!(step, Step::Done))
     }
 
     pub(super) fn leave_step(&mut self) -> Result<Step> {
         self.check_origin()?;
         self.tick();
-        match &self.leaving {
+        match &self.departure.stage {
             Leaving::No => Err(Error::Usage("finalize_poll was called before finalize_begin".into())),
             Leaving::Done => Ok(Step::Done),
             Leaving::Barrier { limit } => {
@@ -214,8 +225,8 @@ impl Vci {
     /// Goes on to the last stage. Whatever went wrong, the netmods let go of everything.
     fn part(&mut self, failed: Option<Error>) {
         let limit = self.deadline_in(self.cfg.close_timeout);
-        self.leaving = Leaving::Parting { limit };
-        self.leave_error = self.leave_error.take().or(failed);
+        self.departure.stage = Leaving::Parting { limit };
+        self.departure.error = self.departure.error.take().or(failed);
     }
 
     /// A step of progress on the way out; a netmod that fails as a whole ends the stage.
@@ -237,7 +248,7 @@ impl Vci {
             None if self.ch3.failures.is_empty() => Time::NEVER,
             None => {
                 let limit = self.deadline_in(self.cfg.close_timeout);
-                self.leaving = Leaving::Barrier { limit: Some(limit) };
+                self.departure.stage = Leaving::Barrier { limit: Some(limit) };
                 limit
             }
         }
@@ -254,7 +265,7 @@ impl Vci {
                     self.cfg.close_timeout,
                     failed.join("; ")
                 );
-                self.leave_error.get_or_insert(Error::Timeout(text));
+                self.departure.error.get_or_insert(Error::Timeout(text));
             }
             Ok(false) => return self.progress_or_part(PollOrder::InFirst, limit),
             Ok(true) => {}
@@ -281,12 +292,12 @@ impl Vci {
         }
         self.flush();
         let deadline = self.deadline_in(self.cfg.close_timeout);
-        self.leaving = Leaving::Closing { vcs, deadline };
+        self.departure.stage = Leaving::Closing { vcs, deadline };
         Step::Busy
     }
 
     fn closing_step(&mut self) -> Step {
-        let Leaving::Closing { vcs, deadline } = &mut self.leaving else { return Step::Busy };
+        let Leaving::Closing { vcs, deadline } = &mut self.departure.stage else { return Step::Busy };
         let (deadline, all) = (*deadline, vcs.len());
         let mut vcs = std::mem::take(vcs);
         // Nothing is sent any more, and no new peer is taken in; but one that was known may have had
@@ -315,7 +326,7 @@ impl Vci {
             return Step::Busy;
         }
         let shrunk = vcs.len() < all;
-        self.leaving = Leaving::Closing { vcs, deadline };
+        self.departure.stage = Leaving::Closing { vcs, deadline };
         match self.progress_or_part(PollOrder::OutFirst, deadline) {
             Step::Idle(_) if shrunk => Step::Busy,
             step => step,
@@ -329,7 +340,7 @@ impl Vci {
 
     /// The netmods are gone: the VCs, too.
     fn gone(&mut self, next: Leaving) {
-        self.leaving = next;
+        self.departure.stage = next;
         let now = self.now;
         self.ch3.destroy_vcs(&mut self.engine.io(now));
     }
@@ -350,7 +361,7 @@ impl Vci {
 
     /// Asks the process manager for its answer, without waiting.
     fn ask_goodbye(&mut self) {
-        if let Leaving::Goodbye(goodbye) = &mut self.leaving
+        if let Leaving::Goodbye(goodbye) = &mut self.departure.stage
             && goodbye.answer.is_none()
         {
             goodbye.answer = match self.ch3.boot.finalize_poll() {
@@ -364,7 +375,7 @@ impl Vci {
     /// As [`Vci::arm`], when only the process manager's answer is left to wait for.
     pub(super) fn arm_for_goodbye(&mut self) -> Option<Arm> {
         self.ask_goodbye();
-        match &self.leaving {
+        match &self.departure.stage {
             Leaving::Goodbye(goodbye) if goodbye.answer.is_some() => Some(Arm::Busy),
             Leaving::Goodbye(_) => Some(Arm::Armed),
             _ => None,
@@ -373,7 +384,7 @@ impl Vci {
 
     /// Returns the time at which the last stage goes on without an answer; `None` in other stages.
     pub(super) fn goodbye_deadline(&self) -> Option<Time> {
-        let Leaving::Goodbye(goodbye) = &self.leaving else { return None };
+        let Leaving::Goodbye(goodbye) = &self.departure.stage else { return None };
         let next = goodbye.since + if goodbye.told { ANSWER_LIMIT } else { PATIENCE };
         let blind = self.ch3.boot.fd().is_none().then(|| self.now + BLIND_PAUSE);
         Some(blind.map_or(next, |blind| blind.min(next)))
@@ -384,7 +395,7 @@ impl Vci {
         let until = self.goodbye_deadline().unwrap_or(self.now);
         let fds: Vec<_> = self.descriptors().collect();
         sys::wait_readable(&fds, until.since(self.now)).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
-        if self.status_server.is_some() {
+        if self.served.server.is_some() {
             self.serve_status(true);
         }
         Ok(())
@@ -394,7 +405,7 @@ impl Vci {
     fn goodbye_step(&mut self) -> Result<Step> {
         self.ask_goodbye();
         let now = self.now;
-        let Leaving::Goodbye(goodbye) = &mut self.leaving else { return Ok(Step::Busy) };
+        let Leaving::Goodbye(goodbye) = &mut self.departure.stage else { return Ok(Step::Busy) };
         let parted = match goodbye.answer.take() {
             Some(answer) => answer.map_err(Error::Launcher),
             None if now < goodbye.since + ANSWER_LIMIT => {
@@ -412,10 +423,10 @@ impl Vci {
                  stopped? All messages have arrived"
             ))),
         };
-        self.leaving = Leaving::Done;
+        self.departure.stage = Leaving::Done;
         let unseen: Vec<Failure> = self.ch3.failures.iter().filter(|f| !f.acknowledged).cloned().collect();
         let failed = if unseen.is_empty() { Ok(()) } else { Err(Error::ProcessesFailed(unseen)) };
-        self.leave_error.take().map_or(Ok(()), Err).and(parted).and(failed).map(|()| Step::Done)
+        self.departure.error.take().map_or(Ok(()), Err).and(parted).and(failed).map(|()| Step::Done)
     }
 }
 

@@ -84,7 +84,7 @@ fn leaving() -> (Device, Arc<Office>, VirtualClock) {
 }
 
 fn told(dev: &Device) -> bool {
-    matches!(&dev.leaving, Leaving::Goodbye(goodbye) if goodbye.told)
+    matches!(&dev.departure.stage, Leaving::Goodbye(goodbye) if goodbye.told)
 }
 
 #[test]

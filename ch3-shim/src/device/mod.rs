@@ -31,7 +31,6 @@ mod wait;
 mod watch;
 mod yielding;
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use forks::Origin;
@@ -43,7 +42,6 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::netset::NetSet;
 use crate::progress::Guarded;
-use crate::sys::WaitSet;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use dynamic::InterComm;
@@ -59,8 +57,9 @@ pub use register::NetmodSetup;
 pub use scope::Scope;
 
 use dropped::Dropped;
-use leave::Leaving;
-use yielding::Yields;
+use leave::Departure;
+use serve::Served;
+use wait::Waiting;
 
 /// A rank that stands for nobody: messages to and from it are done at once and empty
 /// (`MPI_PROC_NULL`).
@@ -113,45 +112,51 @@ pub struct Vci {
     /// The process that made it. A forked child has a copy, by which it must do nothing that others see.
     origin: Origin,
     cfg: Config,
-    clock: Clock,
+    ticks: Ticks,
+    /// Time of the last look at the clock.
     now: Time,
-    /// Polls since the device was made; those whose number has none of the mask's bits read the clock:
-    /// every 64th, or each one with a virtual clock.
-    polls: u32,
-    tick_mask: u32,
-    /// Polls in vain before a wait yields its core, or blocks.
-    spin: u32,
-    yields: Yields,
-    /// Who shares this process's cores, and how many threads its libraries have.
-    pollers: Pollers,
-    threads: usize,
-    /// Polls that find nothing, and are not in vain, while memory moves; and how many there were.
-    patience: u32,
-    unseen: u32,
-    /// Sleeps in a row that brought nothing, and when the first one began.
-    naps: u32,
-    idle_since: Time,
-    /// Times in a row that a sleep ended at once, or could not begin, and nothing had come; and the descriptors that are not
-    /// waited on because of that.
-    misled: u32,
-    unheeded: Vec<RawFd>,
-    leaving: Leaving,
-    /// The last step of finalize moved something, so that the next one is due at once.
-    leaving_goes_on: bool,
-    /// What went wrong first on the way out.
-    leave_error: Option<Error>,
+    cores: Cores,
+    waiting: Waiting,
+    departure: Departure,
     asking: launcher::Asking,
     watching: watch::Watching,
-    /// What a blocked wait waits on; kept for its memory.
-    fds: Vec<RawFd>,
-    /// The descriptor for event loops, once it was asked for.
-    wait_set: Option<WaitSet>,
-    /// Who asks for the device's state is answered, if the configuration wants that.
-    status_server: Option<Box<serve::Server>>,
-    /// When the device was made.
-    made: Time,
-    /// In a blocked wait, for the status.
-    blocked: bool,
+    served: Served,
+}
+
+/// The clock, and the polls that read it.
+#[derive(Debug)]
+struct Ticks {
+    clock: Clock,
+    /// Polls since the device was made.
+    polls: u32,
+    /// A poll reads the clock if its number has none of these bits: every 64th poll, or each one with a
+    /// virtual clock.
+    mask: u32,
+}
+
+impl Ticks {
+    /// Counts a poll. Returns true if it is to read the clock.
+    #[inline]
+    fn count(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        self.polls & self.mask == 0
+    }
+}
+
+/// The cores that this process may use, and the threads that poll on them.
+#[derive(Clone, Copy, Debug)]
+struct Cores {
+    /// Polling threads of the job on this node.
+    pollers: Pollers,
+    /// Threads of the netmods' libraries in this process.
+    threads: usize,
+}
+
+impl Cores {
+    /// Returns true if more threads poll than there are cores.
+    fn are_crowded(self) -> bool {
+        self.pollers.are_crowded(self.threads)
+    }
 }
 
 impl Vci {
@@ -218,7 +223,7 @@ impl Vci {
     /// Returns true if more threads of the job's processes on this node want to poll than the cores that they
     /// share, as far as this process can use them.
     pub fn shares_cores(&self) -> bool {
-        self.pollers.are_crowded(self.threads)
+        self.cores.are_crowded()
     }
 
     /// Counts of the device.
@@ -341,10 +346,9 @@ impl Vci {
 
     #[inline]
     fn poll(&mut self, order: PollOrder) -> std::result::Result<bool, DeviceError> {
-        self.polls = self.polls.wrapping_add(1);
         // One poll in many also does what is due by the clock. A program that only calls progress learns of
         // failures in this way.
-        let looks = self.polls & self.tick_mask == 0;
+        let looks = self.ticks.count();
         if looks {
             self.look_at_clock()?;
         }
@@ -355,7 +359,7 @@ impl Vci {
         let copied = self.ch3.is_copying() && self.ch3.copy(&mut self.engine.io(self.now));
         let busy = p.events > 0 || copied;
         if busy {
-            (self.unseen, self.naps, self.misled) = (0, 0, 0);
+            self.waiting.found();
         }
         Ok(busy)
     }
@@ -365,7 +369,7 @@ impl Vci {
     fn look_at_clock(&mut self) -> std::result::Result<(), DeviceError> {
         self.tick();
         self.free_dropped();
-        if self.status_server.is_some() {
+        if self.served.server.is_some() {
             self.serve_status(false);
         }
         if self.has_questions() {
@@ -385,7 +389,7 @@ impl Vci {
     /// Reads the clock.
     #[inline]
     pub(super) fn tick(&mut self) {
-        self.now = self.clock.now();
+        self.now = self.ticks.clock.now();
         self.ch3.reqs.now = self.now;
     }
 

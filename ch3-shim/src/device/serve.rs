@@ -224,12 +224,23 @@ impl Drop for Server {
     }
 }
 
+/// Answers to programs and signals that ask for the device's state.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// `None` if the configuration wants no answers.
+    pub(super) server: Option<Box<Server>>,
+    /// Time at which the device was made.
+    pub(super) made: Time,
+    /// True in a blocked wait.
+    pub(super) blocked: bool,
+}
+
 impl Vci {
     /// Answers those who ask for the device's state. `woken`: a blocked wait has ended.
     #[cold]
     #[inline(never)]
     pub(super) fn serve_status(&mut self, woken: bool) {
-        let Some(mut server) = self.status_server.take() else { return };
+        let Some(mut server) = self.served.server.take() else { return };
         let signalled = server.signal.as_mut().is_some_and(Signal::take);
         if signalled {
             let text = self.status().text();
@@ -248,6 +259,6 @@ impl Vci {
             }
             server.send();
         }
-        self.status_server = Some(server);
+        self.served.server = Some(server);
     }
 }

@@ -40,11 +40,11 @@ impl Vci {
             size: group.size,
             job: format!("{:?}", group.id),
             pid: std::process::id(),
-            age: self.now.since(self.made).as_secs_f64(),
+            age: self.now.since(self.served.made).as_secs_f64(),
             activity: self.activity().into(),
             netmods: self.netmods().iter().map(|n| (*n).to_owned()).collect(),
             opened: self.engine.netmod.netmods().map(Diagnose::opened).collect(),
-            cores: super::sharing::explain(self.pollers, self.threads),
+            cores: super::sharing::explain(self.cores.pollers, self.cores.threads),
             posted: self.ch3.queues.posted.len(),
             unexpected: self.ch3.queues.unexpected.len(),
             unexpected_bytes: self.ch3.stats.unexpected_bytes,
@@ -60,8 +60,8 @@ impl Vci {
     }
 
     fn activity(&self) -> &'static str {
-        match self.leaving {
-            Leaving::No if self.blocked => "blocked in a wait",
+        match self.departure.stage {
+            Leaving::No if self.served.blocked => "blocked in a wait",
             Leaving::No => "polling",
             Leaving::Barrier { .. } => "finalizing: waits for all ranks to finalize",
             Leaving::Closing { .. } => "finalizing: waits for peers to close their connections",

@@ -3,10 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use netmod_core::config::Spin;
 use netmod_core::{Arm, DeviceError, Netmod, PollOrder, Time};
 
 use super::Vci;
 use super::leave::Leaving;
+use super::yielding::Yields;
 use crate::error::{Error, Result};
 use crate::sys::{self, WaitSet};
 
@@ -23,6 +25,54 @@ const MISLED: u32 = 200;
 const LONGEST_BLIND_MOVING: Duration = Duration::from_micros(20);
 /// Longest time blocked at once in any case.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
+
+/// Waits: spinning, yielding, blocking.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// Empty polls before a wait yields its core, or blocks.
+    pub(super) spin: u32,
+    /// Empty polls that do not count while memory moves.
+    patience: u32,
+    /// Empty polls of that kind since the last event.
+    unseen: u32,
+    pub(super) yields: Yields,
+    /// Sleeps since the last event.
+    naps: u32,
+    /// Start of the first of them.
+    idle_since: Time,
+    /// Sleeps that ended at once, or could not begin, since the last event.
+    misled: u32,
+    /// Descriptors that are not waited on because they ended such sleeps.
+    unheeded: Vec<RawFd>,
+    /// Descriptors of a blocked wait; kept for its memory.
+    fds: Vec<RawFd>,
+    /// The descriptor for event loops, once it was asked for.
+    pub(super) wait_set: Option<WaitSet>,
+}
+
+impl Waiting {
+    pub(super) fn new(spin: Spin, crowded: bool, now: Time) -> Waiting {
+        let polls = spin.polls(crowded);
+        Waiting {
+            spin: polls,
+            patience: spin.patience(polls),
+            unseen: 0,
+            yields: Yields::new(crowded && spin == Spin::Auto),
+            naps: 0,
+            idle_since: now,
+            misled: 0,
+            unheeded: Vec::new(),
+            fds: Vec::with_capacity(4),
+            wait_set: None,
+        }
+    }
+
+    /// Begins anew after an event.
+    #[inline]
+    pub(super) fn found(&mut self) {
+        (self.unseen, self.naps, self.misled) = (0, 0, 0);
+    }
+}
 
 impl Vci {
     /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have been
@@ -48,8 +98,8 @@ impl Vci {
             }
             if order == PollOrder::InFirst {
                 idle = self.idle_after(idle, busy);
-                if idle >= self.spin && !busy {
-                    self.give_way(idle - self.spin, deadline)?;
+                if idle >= self.waiting.spin && !busy {
+                    self.give_way(idle - self.waiting.spin, deadline)?;
                 }
                 if self.now >= deadline {
                     self.tick();
@@ -67,8 +117,8 @@ impl Vci {
         if !busy {
             return idle.saturating_add(1);
         }
-        if idle >= self.spin {
-            self.yields.brought(idle - self.spin);
+        if idle >= self.waiting.spin {
+            self.waiting.yields.brought(idle - self.waiting.spin);
         }
         0
     }
@@ -86,7 +136,7 @@ impl Vci {
     /// Returns true if the caller is to yield its core, after `n` yields in a row that brought nothing; false if it is to block.
     pub(super) fn may_yield(&mut self, n: u32) -> bool {
         self.tick();
-        self.yields.goes_on(n, self.now)
+        self.waiting.yields.goes_on(n, self.now)
     }
 
     /// As [`Vci::poll`], for those who block when it was in vain so many times; whether it was not. While memory moves that this process does
@@ -98,8 +148,8 @@ impl Vci {
 
     #[inline(never)]
     fn has_patience(&mut self) -> bool {
-        self.unseen = self.unseen.saturating_add(1);
-        self.unseen <= self.patience
+        self.waiting.unseen = self.waiting.unseen.saturating_add(1);
+        self.waiting.unseen <= self.waiting.patience
     }
 
     /// A descriptor that is readable when the device should be polled, for event loops that wait for
@@ -122,11 +172,11 @@ impl Vci {
     /// If the process has no descriptor left.
     pub fn wait_fd(&mut self) -> Result<BorrowedFd<'_>> {
         self.check_origin()?;
-        let set = match self.wait_set.take() {
+        let set = match self.waiting.wait_set.take() {
             Some(set) => set,
             None => self.new_wait_set()?,
         };
-        let set: &WaitSet = self.wait_set.insert(set);
+        let set: &WaitSet = self.waiting.wait_set.insert(set);
         Ok(set.as_fd())
     }
 
@@ -143,9 +193,9 @@ impl Vci {
     /// The descriptors of all netmods that have one, the process manager's, and those by which somebody asks for
     /// the device's state.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        let asked = self.status_server.iter().flat_map(|s| s.fds());
+        let asked = self.served.server.iter().flat_map(|s| s.fds());
         // Netmods that have let go have nothing to say.
-        let gone = matches!(self.leaving, Leaving::Goodbye(_));
+        let gone = matches!(self.departure.stage, Leaving::Goodbye(_));
         let nets = self.engine.netmod.netmods().filter(move |_| !gone).filter_map(|m| m.wait_fd());
         nets.chain(self.ch3.boot.fd()).chain(asked)
     }
@@ -175,7 +225,7 @@ impl Vci {
             return Arm::Busy;
         }
         // A step of finalize that led to the next stage needs nothing to arrive to go on.
-        if self.leaving_goes_on {
+        if self.departure.goes_on {
             return Arm::Busy;
         }
         if !self.ch3.lie_down() {
@@ -185,27 +235,27 @@ impl Vci {
         engine.core.clear_staged();
         let armed = engine.netmod.arm(&mut engine.core);
         if armed == Arm::Busy {
-            self.misled = self.misled.saturating_add(1);
+            self.waiting.misled = self.waiting.misled.saturating_add(1);
             if !self.is_misled() {
                 return Arm::Busy;
             }
         }
-        if self.naps == 0 {
-            self.idle_since = self.now;
+        if self.waiting.naps == 0 {
+            self.waiting.idle_since = self.now;
         }
-        self.naps = self.naps.saturating_add(1);
+        self.waiting.naps = self.waiting.naps.saturating_add(1);
         Arm::Armed
     }
 
     /// Returns true if what says that something is to be done has said so in vain for long.
     fn is_misled(&self) -> bool {
-        self.misled > MISLED
+        self.waiting.misled > MISLED
     }
 
     /// How long a wait sleeps at most that nobody wakes.
     fn blind_sleep(&self) -> Duration {
         let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
-        let waited = if self.naps == 0 { Duration::ZERO } else { self.now.since(self.idle_since) };
+        let waited = if self.waiting.naps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
         (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)
     }
 
@@ -220,7 +270,7 @@ impl Vci {
         let blind = self.is_misled() || nets.netmods().any(|m| m.wait_fd().is_none());
         let blind = blind.then(|| self.now + self.blind_sleep());
         let failures = Some(self.failure_deadline()).filter(|t| *t != Time::NEVER);
-        let answers = self.status_server.as_ref().and_then(|s| s.deadline(self.now));
+        let answers = self.served.server.as_ref().and_then(|s| s.deadline(self.now));
         nets.deadline().into_iter().chain(blind).chain(failures).chain(answers).min()
     }
 
@@ -238,34 +288,34 @@ impl Vci {
             return Ok(());
         }
         let until = deadline.min(self.deadline().unwrap_or(Time::NEVER));
-        let mut fds = std::mem::take(&mut self.fds);
+        let mut fds = std::mem::take(&mut self.waiting.fds);
         let launcher = self.ch3.boot.fd();
         fds.extend(launcher);
         fds.extend(self.descriptors().filter(|fd| Some(*fd) != launcher));
-        if self.misled == 0 {
-            self.unheeded.clear();
+        if self.waiting.misled == 0 {
+            self.waiting.unheeded.clear();
         }
-        fds.retain(|fd| !self.unheeded.contains(fd));
+        fds.retain(|fd| !self.waiting.unheeded.contains(fd));
         let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
         if waited.as_ref().is_ok_and(|ready| ready.any) {
-            self.misled = self.misled.saturating_add(1);
+            self.waiting.misled = self.waiting.misled.saturating_add(1);
             if self.is_misled() {
                 // All but those that were readable now are still waited on, and the launcher's.
                 let readable = |fd: &RawFd| sys::wait_readable(&[*fd], Duration::ZERO).is_ok_and(|r| r.any);
-                self.unheeded.extend(fds.iter().filter(|fd| Some(**fd) != launcher && readable(fd)));
+                self.waiting.unheeded.extend(fds.iter().filter(|fd| Some(**fd) != launcher && readable(fd)));
             }
         }
         fds.clear();
-        self.fds = fds;
+        self.waiting.fds = fds;
         let first = waited.map_err(|e| Error::Launcher(format!("poll: {e}")))?.first;
         self.tick();
         if first && launcher.is_some() && self.hear_launcher() {
             self.check_launcher()?;
         }
-        if self.status_server.is_some() {
-            self.blocked = true;
+        if self.served.server.is_some() {
+            self.served.blocked = true;
             self.serve_status(true);
-            self.blocked = false;
+            self.served.blocked = false;
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl Work for Vci {
     }
 
     fn yields_brought(&mut self, n: u32) {
-        self.yields.brought(n);
+        self.waiting.yields.brought(n);
     }
 
     fn arm(&mut self) -> Option<Nap> {
@@ -173,7 +173,7 @@ impl Engine {
         vci.engine.keep_alone();
         let mut fds: Vec<RawFd> = vci.descriptors().collect();
         fds.extend(event.as_ref().map(AsRawFd::as_raw_fd));
-        let spin = vci.spin;
+        let spin = vci.waiting.spin;
         let sleeper = Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() };
         Engine { baton: Baton::new(vci, sleeper), completions, spin, origin: Origin::here() }
     }
