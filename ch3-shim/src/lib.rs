@@ -71,8 +71,7 @@ pub use device::{
     SharedRequest, SomeFailed, VcReport, Vci, Waitable,
 };
 pub use error::{Error, Result};
-#[cfg(feature = "tcp")]
-pub use netmod_tcp::Break;
+pub use netmod_core::Break;
 pub use pkt::Mode;
 pub use port::{PortName, PortNameError};
 pub use progress::HelperStats;

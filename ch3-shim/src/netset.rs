@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events,
-    Finalize, GroupId, Header, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId,
-    RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
+    Finalize, GroupId, Header, Module, Netmod, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, Report,
+    ReqId, RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
 };
 
 use crate::choice::{self, Choice, Offer, Offered};
@@ -155,46 +155,9 @@ impl NetSet {
         })
     }
 
-    /// Counts of the TCP netmod, if it is one of them.
-    #[cfg(feature = "tcp")]
-    pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
-        self.mods.iter().find_map(|m| match m.base() {
-            AnyNetmod::Tcp(n) => Some(n.stats()),
-            _ => None,
-        })
-    }
-
-    /// Connections of the TCP netmod that are open, in whatever stage.
-    #[cfg(feature = "tcp")]
-    pub fn tcp_connections(&self) -> Option<usize> {
-        self.mods.iter().find_map(|m| match m.base() {
-            AnyNetmod::Tcp(n) => Some(n.connections()),
-            _ => None,
-        })
-    }
-
-    /// Breaks the connection of a VC in a certain way, for tests and drills. False if it has none, or its netmod cannot.
-    ///
-    /// # Errors
-    /// If the system does not.
-    #[cfg(feature = "tcp")]
-    pub fn sever(&mut self, core: &Core, vc: VcId, how: netmod_tcp::Break) -> Result<bool, VcError> {
-        match self.of(core, vc).base_mut() {
-            AnyNetmod::Tcp(n) => n.sever(vc, how),
-            _ => Ok(false),
-        }
-    }
-
-    /// Breaks a rail of a VC on which this side sends, for tests and drills. False if it has none, or its netmod cannot.
-    ///
-    /// # Errors
-    /// If the system does not.
-    #[cfg(feature = "tcp")]
-    pub fn sever_rail(&mut self, core: &Core, vc: VcId, rail: usize) -> Result<bool, VcError> {
-        match self.of(core, vc).base_mut() {
-            AnyNetmod::Tcp(n) => n.sever_rail(vc, rail),
-            _ => Ok(false),
-        }
+    /// Returns the figures of the netmod whose report has the type `R`, if it is one of them.
+    pub fn report_of<R: 'static>(&self) -> Option<R> {
+        self.netmods().find_map(|m| m.report()?.downcast().ok()).map(|report| *report)
     }
 
     /// Chooses the netmod of the VC with a process, as that process does from the card of this one. `me` is the name by which
@@ -485,6 +448,11 @@ impl Module for NetSet {
 
 impl Diagnose for NetSet {
     forward!(of_vc: break_connection);
+
+    /// Each netmod has a report of its own; see [`NetSet::report_of`].
+    fn report(&self) -> Option<Report> {
+        None
+    }
 
     /// Of the set: only if each of them has failed, the first one's reason.
     fn failure(&self) -> Option<&str> {

@@ -106,5 +106,5 @@ impl Module for AnyNetmod {
 }
 
 impl Diagnose for AnyNetmod {
-    forward!(any: failure, opened, describe, break_connection);
+    forward!(any: failure, opened, describe, report, break_connection);
 }

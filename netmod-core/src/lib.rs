@@ -52,8 +52,8 @@ pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};
 pub use event::{Event, Events, Seen};
 pub use header::{HDR_LEN, Header, NETMOD_FRAME};
 pub use netmod::{
-    Arm, Checkpoint, Diagnose, DynamicProcesses, Finalize, Module, Netmod, NoCheckpoint, NoDynamicProcesses,
-    PollOrder, Refusal, Sent, VcLife,
+    Arm, Break, Checkpoint, Diagnose, DynamicProcesses, Finalize, Module, Netmod, NoCheckpoint,
+    NoDynamicProcesses, PollOrder, Refusal, Report, Sent, VcLife,
 };
 pub use peer::{GroupId, PeerName, RemoteGroup, port_group};
 pub use pollers::Pollers;

@@ -18,7 +18,7 @@ mod module;
 mod vc_life;
 
 pub use checkpoint::{Checkpoint, NoCheckpoint};
-pub use diagnose::Diagnose;
+pub use diagnose::{Break, Diagnose, Report};
 pub use dynamic::{DynamicProcesses, NoDynamicProcesses};
 pub use module::Module;
 pub use vc_life::VcLife;

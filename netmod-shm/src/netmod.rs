@@ -9,9 +9,7 @@ use std::time::Duration;
 use netmod_core::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header,
-    Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request,
-    Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList,
+    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList, Break, Report,
 };
 
 use crate::NAME;
@@ -484,7 +482,11 @@ impl Diagnose for ShmNetmod {
         format!("{state}{ring}, {} messages queued{transfers}", l.queue.len())
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn report(&self) -> Option<Report> {
+        Some(Box::new(self.stats()))
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId, how: Break) -> Result<bool, VcError> {
+        how.unsupported(self.name())
     }
 }

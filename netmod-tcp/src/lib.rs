@@ -44,8 +44,7 @@ pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::OpenError;
 pub use netmod::TcpNetmod;
 pub use netmod_connection::JobKey;
-pub use session::Break;
-pub use stats::TcpStats;
+pub use stats::{TcpReport, TcpStats};
 
 /// The netmod's name.
 pub const NAME: &str = "tcp";

@@ -8,9 +8,7 @@ use netmod_connection::{Identity, JobKey};
 use netmod_core::config::TcpConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
-    GroupId, Header, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId,
-    Rma, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, GroupId, Header, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group, Break, Report,
 };
 
 use crate::NAME;
@@ -24,9 +22,8 @@ use crate::link::{LinkConfig, LinkEvent, Phase};
 use crate::own::Own;
 use crate::peers::Peers;
 use crate::rail::Rails;
-use crate::session::Break;
-use crate::stats::TcpStats;
-use crate::sys::{Epoll, Interest, RxArena};
+use crate::stats::{TcpReport, TcpStats};
+use crate::sys::{self, Epoll, Interest, RxArena};
 use crate::txq::Data;
 use crate::vc::{Fresh, TcpVc};
 use crate::watch::Watching;
@@ -611,14 +608,15 @@ impl Diagnose for TcpNetmod {
         format!("port {} of {}", self.port(), addresses.join(", "))
     }
 
-    fn break_connection(&mut self, _core: &mut Core, vc: VcId) -> bool {
-        match self.sever(vc, Break::Reset) {
-            // Without a connection there is nothing to break, which is not for want of ability.
-            Ok(_) => true,
-            Err(e) => {
-                tracing::warn!(%e, "fault injection");
-                false
-            }
+    fn report(&self) -> Option<Report> {
+        Some(Box::new(TcpReport { stats: self.stats, connections: self.conns.len() }))
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, vc: VcId, how: Break) -> Result<bool, VcError> {
+        match how {
+            Break::Reset => self.sever(vc, |c| sys::reset(c.fd())),
+            Break::Shut => self.sever(vc, |c| c.socket.shutdown(std::net::Shutdown::Both)),
+            Break::Rail(rail) => self.sever_rail(vc, rail),
         }
     }
 

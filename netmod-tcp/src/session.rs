@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use netmod_core::{Core, Time, VcError, VcErrorKind, VcId};
 
-use crate::conn::{self, ConnId};
+use crate::conn::{self, Conn, ConnId};
 use crate::control::{CONTROL_LEN, Control};
 use crate::link::{Failure, LinkEvent, Phase};
 use crate::netmod::TcpNetmod;
-use crate::sys;
 use crate::txq::KEEP_BOUND;
 use crate::vc::Route;
 
@@ -37,15 +36,6 @@ const IDLE_LONG: u32 = 1024;
 const ACK_DELAY: Duration = Duration::from_millis(5);
 /// Time after which memory that an idle VC has no use for is given back.
 const TIDY_DELAY: Duration = Duration::from_secs(2);
-
-/// How a connection is broken on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Break {
-    /// Both sides see a reset, and what was under way is lost.
-    Reset,
-    /// Both halves are shut: the peer reads what was under way, then the end of the stream.
-    Shut,
-}
 
 /// A connection that was lost, until its session is resumed.
 #[derive(Debug)]
@@ -374,19 +364,20 @@ impl TcpNetmod {
         loss.map_or_else(String::new, |l| format!("lost ({}), and ", l.failure))
     }
 
-    /// Breaks a VC's connection as a fault of the network would, for tests and drills: nothing is lost if the session
-    /// can be resumed (`NETMOD_TCP_RESUME_TIMEOUT`), and the VC goes down otherwise. False if there is no connection.
+    /// Breaks a VC's connection as a fault of the network would. Nothing is lost if the session can be
+    /// resumed (`NETMOD_TCP_RESUME_TIMEOUT`); otherwise the VC goes down. Returns false if there is no
+    /// connection.
     ///
     /// # Errors
-    /// If the system does not.
-    pub fn sever(&mut self, vc: VcId, how: Break) -> Result<bool, VcError> {
+    /// Fails if the system refuses.
+    pub(crate) fn sever(
+        &mut self,
+        vc: VcId,
+        how: impl FnOnce(&Conn) -> std::io::Result<()>,
+    ) -> Result<bool, VcError> {
         let Some(v) = self.vcs.get(vc) else { return Ok(false) };
         let Some(c) = v.link.up().and_then(|c| self.conns.get(conn::id(c))) else { return Ok(false) };
-        let done = match how {
-            Break::Reset => sys::reset(c.fd()),
-            Break::Shut => c.socket.shutdown(std::net::Shutdown::Both),
-        };
-        match done {
+        match how(c) {
             Ok(()) => Ok(true),
             // It was broken already.
             Err(e) if e.kind() == std::io::ErrorKind::NotConnected => Ok(false),

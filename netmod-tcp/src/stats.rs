@@ -51,3 +51,12 @@ pub struct TcpStats {
     /// Rails that were given up because the peer talked nonsense, or data came altered.
     pub rail_faults: u64,
 }
+
+/// The figures of the netmod, for [`Diagnose::report`](netmod_core::Diagnose::report).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpReport {
+    /// Counts.
+    pub stats: TcpStats,
+    /// Open connections, in any stage.
+    pub connections: usize,
+}

@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
 use ch3_shim::{Device, Error, Request};
 use netmod_core::{Config, VcErrorKind};
+use netmod_tcp::TcpReport;
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::factory::Shm;
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
@@ -96,7 +97,7 @@ fn talk(dev: &mut Device, rounds: u64, mut pause: impl FnMut(&mut Device, u64)) 
 
 fn suspend(dev: &mut Device) {
     dev.ckpt_shutdown().unwrap_or_else(|e| panic!("rank {}: {e}", dev.rank()));
-    assert_eq!(dev.tcp_connections().unwrap_or(0), 0);
+    assert_eq!(dev.netmod_report::<TcpReport>().map_or(0, |r| r.connections), 0);
 }
 
 fn resume(dev: &mut Device) {
@@ -128,7 +129,7 @@ fn either_side_in_the_middle_of_traffic() {
                     check(round, &got).expect("the right bytes");
                 }
             });
-            dev.tcp_stats().expect("a device over tcp").resumes
+            dev.netmod_report::<TcpReport>().expect("a device over tcp").stats.resumes
         });
         assert!(resumed.iter().sum::<u64>() >= 8, "{resumed:?}");
     }
@@ -146,7 +147,7 @@ fn a_vc_that_is_first_used_meanwhile_waits() {
             for _ in 0..200 {
                 dev.progress().expect("progress");
             }
-            assert_eq!(dev.tcp_stats().expect("a device over tcp").dialled, 0);
+            assert_eq!(dev.netmod_report::<TcpReport>().expect("a device over tcp").stats.dialled, 0);
             resume(dev);
             dev.wait(send).expect("the send");
             dev.recv(&mut got, 1, 2, world).expect("the answer");
@@ -196,7 +197,7 @@ fn a_peer_that_sends_while_the_other_one_is_away() {
         } else {
             // The other side waits for this one to close.
             let mut sends = Vec::new();
-            while dev.tcp_connections() != Some(0) {
+            while dev.netmod_report::<TcpReport>().map(|r| r.connections) != Some(0) {
                 dev.progress().expect("progress");
             }
             gate.wait();
@@ -238,7 +239,7 @@ fn a_restart_with_another_port() {
             assert!(dev.break_connection(0, ch3_shim::Break::Reset).expect("a reset"));
             gate.wait();
             dev.barrier(world).expect("a barrier");
-            assert!(dev.tcp_stats().is_some_and(|s| s.resumes >= 2));
+            assert!(dev.netmod_report::<TcpReport>().is_some_and(|r| r.stats.resumes >= 2));
         }
     });
 }
@@ -285,7 +286,7 @@ fn a_connection_that_is_not_resumed_otherwise_is_for_each_checkpoint() {
                     check(round, &got).expect("the right bytes");
                 }
             }
-            dev.tcp_stats().expect("a device over tcp").resumes
+            dev.netmod_report::<TcpReport>().expect("a device over tcp").stats.resumes
         });
         assert_eq!(resumed, [3, 3]);
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use ch3_shim::{Device, Error};
 use netmod_core::Config;
+use netmod_tcp::TcpReport;
 use netmod_tests::board::run_job_with;
 use netmod_tests::jobs::pattern::{bytes, check, seed};
 use netmod_tests::jobs::tap::{Tap, home_in};
@@ -89,7 +90,7 @@ fn two_that_move_at_once_find_each_other_by_their_cards() {
                 });
                 dev.barrier(world).expect("a barrier");
             }
-            assert!(dev.tcp_stats().is_some_and(|s| s.resumes >= 4));
+            assert!(dev.netmod_report::<TcpReport>().is_some_and(|r| r.stats.resumes >= 4));
         });
     }
 }
@@ -128,8 +129,8 @@ fn two_that_change_places() {
             }
             gate.wait();
             // Both dial, and each meets itself.
-            let before = dev.tcp_stats().expect("a device over tcp").dialled;
-            while dev.tcp_stats().expect("a device over tcp").dialled < before + 2 {
+            let before = dev.netmod_report::<TcpReport>().expect("a device over tcp").stats.dialled;
+            while dev.netmod_report::<TcpReport>().expect("a device over tcp").stats.dialled < before + 2 {
                 dev.progress().expect("nothing is wrong");
             }
             let card = cards.lock().unwrap_or_else(PoisonError::into_inner)[1 - me].clone();

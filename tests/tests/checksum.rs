@@ -3,6 +3,7 @@
 
 use ch3_shim::{Device, Error};
 use netmod_core::Config;
+use netmod_tcp::TcpReport;
 use netmod_tcp::TcpStats;
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
@@ -37,7 +38,7 @@ fn talk(dev: &mut Device, rounds: u64) -> ch3_shim::Result<TcpStats> {
             check(name(1 - me), &got).expect("no wrong byte arrives");
         }
     }
-    Ok(dev.tcp_stats().expect("a device over tcp"))
+    Ok(dev.netmod_report::<TcpReport>().expect("a device over tcp").stats)
 }
 
 #[test]

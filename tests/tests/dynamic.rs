@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Error, InterComm, PortName};
 use netmod_core::Config;
 use netmod_pmi::codec::{crc32, from_text, to_text};
+use netmod_tcp::TcpReport;
 use netmod_tests::board::run_devices;
 use netmod_tests::conformance::settle;
 use netmod_tests::factory::Tcp;
@@ -280,7 +281,7 @@ fn ports_that_do_not_answer() {
         let e = text_of(dev.accept(None, dev.world(), 0, SHORT));
         assert!(e.contains("the root must name the port"), "{e}");
         assert!(matches!(dev.accept(Some(&port), dev.world(), 1, SHORT), Err(Error::Rank { .. })));
-        assert!(dev.tcp_stats().expect("tcp").strangers > 0, "the forger was counted");
+        assert!(dev.netmod_report::<TcpReport>().expect("tcp").stats.strangers > 0, "the forger was counted");
         assert_eq!((dev.live_vcs(), dev.unexpected_len()), (0, 0));
     });
     let tune = |c: &mut Config| c.tcp.connect_timeout = Duration::from_millis(500);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ch3_shim::{Break, Device, DeviceStats, Error, Mode};
+use netmod_tcp::TcpReport;
 use netmod_tcp::TcpStats;
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern};
@@ -44,7 +45,7 @@ struct Seen {
 }
 
 fn seen(dev: &Device) -> Seen {
-    Seen { dev: dev.stats(), tcp: dev.tcp_stats().expect("tcp") }
+    Seen { dev: dev.stats(), tcp: dev.netmod_report::<TcpReport>().expect("tcp").stats }
 }
 
 /// Both ranks send messages of all these lengths at once, `rounds` times; between polls `disturb` does what it likes.
@@ -149,7 +150,9 @@ fn rails_break_at_any_moment() {
                 exchange(dev, &LENS, 6, &mut |dev| {
                     if dice.below(9) == 0 && broken < 60 {
                         let peer = 1 - dev.rank();
-                        broken += u64::from(dev.break_rail(peer, dice.below(3)).expect("a drill"));
+                        broken += u64::from(
+                            dev.break_connection(peer, Break::Rail(dice.below(3))).expect("a drill"),
+                        );
                     }
                 });
                 (broken, seen(dev))
@@ -233,7 +236,7 @@ fn checkpoints_close_rails_and_lose_nothing() {
                     polls += 1;
                     if mine && polls == 1 + 3 * turn {
                         dev.ckpt_shutdown().expect("a checkpoint");
-                        assert_eq!(dev.tcp_connections(), Some(0));
+                        assert_eq!(dev.netmod_report::<TcpReport>().map(|r| r.connections), Some(0));
                         dev.ckpt_restart().expect("a restart");
                     }
                 });

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ch3_shim::Device;
 use netmod_connection::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Terms, Versions};
 use netmod_core::{Config, GroupId, PeerName};
+use netmod_tcp::TcpReport;
 use netmod_tcp::{JobKey, TcpStats};
 use netmod_tests::board::{doing, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, fill, seed};
@@ -63,7 +64,7 @@ fn traffic(dev: &mut Device, stop: &AtomicBool) -> (u64, TcpStats) {
             dev.recv(&mut over, 0, 2, world).expect("the job's own traffic");
         }
         if over == [1] {
-            return (round, dev.tcp_stats().expect("a device over tcp"));
+            return (round, dev.netmod_report::<TcpReport>().expect("a device over tcp").stats);
         }
     }
 }

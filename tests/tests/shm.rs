@@ -1,5 +1,6 @@
 //! Shared memory beside another netmod, and where it cannot be used.
 
+use netmod_tcp::TcpReport;
 use netmod_tests::conformance::{
     self, NetmodFactory, check, pattern, run_devices, run_job, run_job_with, send,
 };
@@ -61,10 +62,10 @@ fn ranks_that_share_memory_are_checkpointed_with_those_of_another_node() {
                     dev.sendrecv(&[round; 40_000], to, 1, &mut got, from, 1, world).expect("sendrecv");
                     assert_eq!(got, [round; 40_000]);
                 }
-                assert!(dev.tcp_connections() > Some(0));
+                assert!(dev.netmod_report::<TcpReport>().map(|r| r.connections) > Some(0));
                 if me == u32::from(round) || round == 2 {
                     dev.ckpt_shutdown().expect("a checkpoint");
-                    assert_eq!(dev.tcp_connections(), Some(0));
+                    assert_eq!(dev.netmod_report::<TcpReport>().map(|r| r.connections), Some(0));
                     dev.ckpt_restart().expect("a restart");
                 }
             }
@@ -84,7 +85,7 @@ fn checkpoints_without_shared_memory() {
             with_the_other(&mut dev, 0);
             if dev.rank() == 0 {
                 dev.ckpt_shutdown().expect("a checkpoint");
-                assert_eq!(dev.tcp_connections(), Some(0));
+                assert_eq!(dev.netmod_report::<TcpReport>().map(|r| r.connections), Some(0));
                 dev.ckpt_restart().expect("a restart");
                 // Neither of them is suspended: the first one that is asked says so.
                 let error = dev.ckpt_restart().expect_err("nothing is suspended").to_string();

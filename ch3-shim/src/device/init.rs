@@ -7,7 +7,6 @@ use netmod_core::{
     CardWriter, Config, Core, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
 };
 
-use super::{Cores, Ticks, Vci};
 use super::dropped::Dropped;
 use super::launcher::Asking;
 use super::leave::Departure;
@@ -17,6 +16,7 @@ use super::serve::{Served, Server};
 use super::sharing::Sharing;
 use super::wait::Waiting;
 use super::watch::Watching;
+use super::{Cores, Ticks, Vci};
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
     Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, Ports, Queues, Requests,

@@ -34,7 +34,7 @@ mod yielding;
 use std::sync::Arc;
 
 use forks::Origin;
-use netmod_core::{Config, DeviceError, Engine, PollOrder, Pollers, Time, VcStats};
+use netmod_core::{Break, Config, DeviceError, Diagnose, Engine, PollOrder, Pollers, Time, VcStats};
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;
@@ -231,49 +231,26 @@ impl Vci {
         self.ch3.stats
     }
 
-    /// Counts of the TCP netmod, if the device has it.
-    #[cfg(feature = "tcp")]
-    pub fn tcp_stats(&self) -> Option<netmod_tcp::TcpStats> {
-        self.engine.look(|e| e.netmod.tcp_stats())
+    /// Returns the figures of the netmod whose report has the type `R`, such as
+    /// `netmod_tcp::TcpReport`; `None` if the device has no such netmod.
+    ///
+    /// A netmod of somebody else's gives a type of its own ([`Diagnose::report`]).
+    pub fn netmod_report<R: 'static>(&self) -> Option<R> {
+        self.engine.look(|e| e.netmod.report_of())
     }
 
-    /// Connections of the TCP netmod that are open, in whatever stage, if the device has it.
-    #[cfg(feature = "tcp")]
-    pub fn tcp_connections(&self) -> Option<usize> {
-        self.engine.look(|e| e.netmod.tcp_connections())
-    }
-
-    /// Breaks the connection with a rank of the job as a fault of the network would, for tests and drills. With
-    /// `NETMOD_TCP_RESUME_TIMEOUT` not 0 nothing is lost. False if there is no connection, or none that can be broken.
+    /// Breaks a connection with a rank of the job as a fault of the network would, for tests and drills.
+    /// Returns false if there is none.
     ///
     /// # Errors
-    /// A bad rank; a system that does not do it.
-    #[cfg(feature = "tcp")]
-    pub fn break_connection(&mut self, rank: u32, how: netmod_tcp::Break) -> Result<bool> {
+    /// Fails if the rank does not exist, or if the VC's netmod or the system cannot do it.
+    pub fn break_connection(&mut self, rank: u32, how: Break) -> Result<bool> {
         self.check_origin()?;
         let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
         match self.ch3.groups.world.vcs.get(rank) {
             Some(vc) => {
                 let engine = &mut *self.engine;
-                Ok(engine.netmod.sever(&engine.core, vc, how)?)
-            }
-            None => Ok(false),
-        }
-    }
-
-    /// Breaks a rail to a rank of the job, one of the connections on which this side sends the data of large messages,
-    /// as a fault of the network would, for tests and drills. Nothing is lost. False if it is not connected.
-    ///
-    /// # Errors
-    /// A bad rank; a system that does not do it.
-    #[cfg(feature = "tcp")]
-    pub fn break_rail(&mut self, rank: u32, rail: usize) -> Result<bool> {
-        self.check_origin()?;
-        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
-        match self.ch3.groups.world.vcs.get(rank) {
-            Some(vc) => {
-                let engine = &mut *self.engine;
-                Ok(engine.netmod.sever_rail(&engine.core, vc, rail)?)
+                Ok(engine.netmod.break_connection(&mut engine.core, vc, how)?)
             }
             None => Ok(false),
         }
@@ -320,7 +297,7 @@ impl Vci {
                         .get(vc)
                         .map_or(self.ch3.budget.eager_max, |s| s.eager_max as usize),
                     flow: self.ch3.flow_report(vc),
-                    netmod: netmod_core::Diagnose::describe(&engine.netmod, &engine.core, vc),
+                    netmod: engine.netmod.describe(&engine.core, vc),
                     stats: v.stats,
                 })
             })

@@ -255,7 +255,8 @@ impl Vci {
     /// How long a wait sleeps at most that nobody wakes.
     fn blind_sleep(&self) -> Duration {
         let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
-        let waited = if self.waiting.naps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
+        let waited =
+            if self.waiting.naps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
         (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)
     }
 

@@ -205,8 +205,18 @@ macro_rules! forward {
         }
     };
     (@ break_connection $via:ident) => {
-        fn break_connection(&mut self, core: &mut $crate::Core, vc: $crate::VcId) -> bool {
-            $via!(self, [core, vc], n => n.break_connection(core, vc))
+        fn break_connection(
+            &mut self,
+            core: &mut $crate::Core,
+            vc: $crate::VcId,
+            how: $crate::Break,
+        ) -> ::core::result::Result<bool, $crate::VcError> {
+            $via!(self, [core, vc], n => n.break_connection(core, vc, how))
+        }
+    };
+    (@ report $via:ident) => {
+        fn report(&self) -> Option<$crate::Report> {
+            $via!(self, [], n => n.report())
         }
     };
 

@@ -6,7 +6,7 @@ use netmod_core::Time;
 use super::*;
 use crate::pairs::Pairs;
 use crate::rail::tests::{Liar, Two, a_rail};
-use crate::session::Break;
+use netmod_core::{Break, Diagnose};
 
 fn seconds(n: u64) -> Time {
     Time::ZERO + Duration::from_secs(n)
@@ -120,7 +120,8 @@ fn an_offer_that_is_taken_as_it_lapses_is_no_loss() {
             let going = Move { lapsed: now, ..Move::new(now) };
             tcp.vcs.get_mut(vc).expect("a VC").going = Some(Box::new(going));
         }
-        two.engines[1].netmod.sever(two.vcs[1], Break::Shut).expect("a connection");
+        let engine = &mut two.engines[1];
+        engine.netmod.break_connection(&mut engine.core, two.vcs[1], Break::Shut).expect("a connection");
         let loss = |two: &Two| two.engines[0].netmod.vcs.get(vc)?.loss.as_ref().map(|l| l.failure);
         two.until("the end is seen", |two| loss(two).is_some());
         let want = if lapsed { Failure::Lapsed } else { Failure::Eof };

@@ -222,12 +222,12 @@ impl TcpNetmod {
         }
     }
 
-    /// For tests and drills: a rail on which this side sends breaks as if the network had lost it. False if it is not
+    /// Breaks a rail on which this side sends, as if the network had lost it. Returns false if it is not
     /// connected.
     ///
     /// # Errors
-    /// If the system does not.
-    pub fn sever_rail(&mut self, vc: VcId, rail: usize) -> Result<bool, VcError> {
+    /// Fails if the system refuses.
+    pub(crate) fn sever_rail(&mut self, vc: VcId, rail: usize) -> Result<bool, VcError> {
         let Some(r) = self.rails.vcs.get(vc) else { return Ok(false) };
         let open = |c: &&Conn| matches!(c.stage, Stage::RailOut);
         let conn = r.out.get(rail).and_then(OutRail::conn);

@@ -7,10 +7,7 @@ use std::time::Duration;
 use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event,
-    Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers,
-    RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
-    VcId, WorkList, port_group,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList, port_group, Break, Report,
 };
 
 use crate::book::{Book, Dest};
@@ -513,8 +510,12 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
         )
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn report(&self) -> Option<Report> {
+        Some(Box::new(self.stats()))
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId, how: Break) -> Result<bool, VcError> {
+        how.unsupported(self.name())
     }
 }
 

@@ -6,6 +6,7 @@ use ch3_shim::{Break, Device, Mode};
 use super::basic::{context, place};
 use super::pattern::{self, Random, seed};
 use super::{Args, End, Result};
+use netmod_tcp::TcpReport;
 
 /// Around the limits of what is copied, kept, lent, announced; and a few others.
 const SIZES: [usize; 18] = [
@@ -129,7 +130,7 @@ pub(super) fn broken(dev: &mut Device, args: &Args) -> Result<End> {
         let (r, u, p) = (dev.live_requests(), dev.unexpected_len(), dev.posted_len());
         return Err(format!("{r} requests, {u} messages and {p} receives are left over").into());
     }
-    let stats = dev.tcp_stats().unwrap_or_default();
+    let stats = dev.netmod_report::<TcpReport>().unwrap_or_default().stats;
     if totals[2] > 0 && stats.resumes == 0 {
         return Err(format!("{} connections were broken, and none was resumed", totals[2]).into());
     }

@@ -6,6 +6,7 @@ use ch3_shim::Device;
 use super::basic::{context, place};
 use super::pattern::{self, Random, seed};
 use super::{Args, End, Result};
+use netmod_tcp::TcpReport;
 
 const SIZES: [usize; 8] = [0, 8, 2049, 16_385, 70_000, 131_073, 1 << 20, 2 << 20];
 
@@ -57,7 +58,7 @@ fn leave_in_turn(dev: &mut Device) -> Result<()> {
 
 fn leave(dev: &mut Device) -> Result<()> {
     dev.ckpt_shutdown()?;
-    if dev.tcp_connections().unwrap_or(0) != 0 {
+    if dev.netmod_report::<TcpReport>().map_or(0, |r| r.connections) != 0 {
         return Err("connections are open after ckpt_shutdown".into());
     }
     if !shared_memory()?.is_empty() {
@@ -100,7 +101,7 @@ pub(super) fn checkpoint(dev: &mut Device, args: &Args) -> Result<End> {
         dev.wait_all(sends)?;
     }
     dev.barrier(world)?;
-    let resumes = dev.tcp_stats().unwrap_or_default().resumes;
+    let resumes = dev.netmod_report::<TcpReport>().unwrap_or_default().stats.resumes;
     let over_tcp = dev.report().iter().any(|vc| vc.netmod.starts_with("tcp"));
     if over_tcp && checkpoints > 0 && resumes == 0 {
         return Err("nothing was resumed".into());

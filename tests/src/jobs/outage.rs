@@ -8,6 +8,7 @@ use ch3_shim::{Device, Error};
 
 use super::pattern;
 use super::{Args, End, Result};
+use netmod_tcp::TcpReport;
 
 /// The variable that tells rank 1 which address it is to cut off, and by which interface it is reached: `ADDRESS INTERFACE`.
 pub const CUT: &str = "NETMOD_TEST_CUT";
@@ -83,7 +84,7 @@ pub(super) fn moving(dev: &mut Device, args: &Args) -> Result<End> {
         dev.recv(&mut [0; 100], other, 3, world)?;
     }
     talk(dev, 5, 50_000)?;
-    let resumes = dev.tcp_stats().unwrap_or_default().resumes;
+    let resumes = dev.netmod_report::<TcpReport>().unwrap_or_default().stats.resumes;
     if resumes < 2 {
         return Err(format!("resumed {resumes} times").into());
     }
@@ -210,7 +211,7 @@ pub(super) fn returned(dev: &mut Device, args: &Args) -> Result<End> {
     };
     let mine = rank.parse() == Ok(dev.rank());
     for lap in 0..2 {
-        let before = dev.tcp_stats().unwrap_or_default().moved;
+        let before = dev.netmod_report::<TcpReport>().unwrap_or_default().stats.moved;
         let down = depart(dev, args)?;
         if mine {
             let status = Command::new("ip").args(["link", "set", interface, "up"]).status()?;
@@ -242,7 +243,7 @@ fn go_back(dev: &mut Device, before: u64) -> Result<()> {
     loop {
         // Much is under way each way whenever the connection goes over.
         talk(dev, 3, 1_000_000)?;
-        let moved = u8::from(dev.tcp_stats().unwrap_or_default().moved > before);
+        let moved = u8::from(dev.netmod_report::<TcpReport>().unwrap_or_default().stats.moved > before);
         let mut theirs = [0];
         dev.sendrecv(&[moved], other, 4, &mut theirs, other, 4, world)?;
         if moved + theirs[0] > 0 {
@@ -268,7 +269,7 @@ pub(super) fn strays(dev: &mut Device, args: &Args) -> Result<End> {
         }
     }
     talk(dev, args.get(0, 40), args.get(1, 50_000) as usize)?;
-    let strayed = dev.tcp_stats().map_or(0, |s| s.strayed);
+    let strayed = dev.netmod_report::<TcpReport>().map_or(0, |r| r.stats.strayed);
     let ways: Vec<String> = dev.report().into_iter().map(|v| v.netmod).collect();
     println!("rank {}: {strayed} connections strayed; {}", dev.rank(), ways.join("; "));
     Ok(End::Finalize)

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd as _;
 
 use ch3_shim::{Device, Error};
 use netmod_core::VcErrorKind;
+use netmod_tcp::TcpReport;
 
 use super::basic::place;
 use super::pattern::{bytes, check};
@@ -91,7 +92,7 @@ pub(super) fn accept(dev: &mut Device, _args: &Args) -> Result<End> {
             use_up_descriptors()?;
             greet(dev, 2, 1)?;
             // The connection of rank 0 arrives, and the one with rank 2 goes on.
-            let refused = |d: &Device| d.tcp_stats().map_or(0, |s| s.no_descriptor);
+            let refused = |d: &Device| d.netmod_report::<TcpReport>().map_or(0, |r| r.stats.no_descriptor);
             while refused(dev) == 0 {
                 dev.send(&[1], 2, 2, world)?;
                 dev.recv(&mut [0], 2, 2, world)?;

@@ -18,10 +18,7 @@ use std::time::Duration;
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal,
-    ReqId, Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind,
-    VcId, VcLife,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
 };
 
 use crate::sys::Arena;
@@ -482,8 +479,12 @@ impl Diagnose for LoopbackNetmod {
         format!("{state}, {} messages queued", l.queue.len())
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn report(&self) -> Option<Report> {
+        None
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId, how: Break) -> Result<bool, VcError> {
+        how.unsupported(self.name())
     }
 }
 

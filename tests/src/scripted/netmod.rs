@@ -7,9 +7,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use ch3_shim::{Answer, Asked, Bootstrap, Silence};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize,
-    Header, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId,
-    Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
 };
 
 use super::{Act, Misled, Script};
@@ -448,7 +446,11 @@ impl Diagnose for Scripted {
         "a script".into()
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn report(&self) -> Option<Report> {
+        None
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId, how: Break) -> Result<bool, VcError> {
+        how.unsupported(self.name())
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ch3_shim::{Builder, NetmodSetup};
 use netmod_core::{
     Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
-    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward,
+    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward, Report,
 };
 use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
 
@@ -74,6 +74,13 @@ impl Room {
 pub fn register(builder: Builder, room: &Room) -> Builder {
     let room = room.clone();
     builder.register(NAME, move |setup| Ok(Box::new(Third::open(&room, setup)?)))
+}
+
+/// The netmod's figures, a type that the device does not know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThirdReport {
+    /// Value of its setting.
+    pub label: String,
 }
 
 /// The netmod of one rank.
@@ -159,6 +166,10 @@ impl Checkpoint for Third {
 
 impl Diagnose for Third {
     forward!(inner: describe, break_connection);
+
+    fn report(&self) -> Option<Report> {
+        Some(Box::new(ThirdReport { label: self.label.clone() }))
+    }
 
     fn failure(&self) -> Option<&str> {
         self.room.broken

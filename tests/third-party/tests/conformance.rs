@@ -5,7 +5,7 @@ use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Config, Module, Pollers};
 use netmod_tests::board::{Board, run_devices};
 use netmod_tests::factory::{Capabilities, NetmodFactory, bare_name};
-use netmod_third_party::{NAME, Room, Third, register};
+use netmod_third_party::{NAME, Room, Third, ThirdReport, register};
 
 /// Devices over the registered netmod.
 #[derive(Clone, Debug)]
@@ -175,6 +175,8 @@ fn a_setting_of_its_own_reaches_it() {
     let mut dev = register(builder, &Room::new(1, 1 << 16)).build().expect("a device");
     let opened = dev.status().opened;
     assert!(opened[0].starts_with("blue: "), "{opened:?}");
+    assert_eq!(dev.netmod_report(), Some(ThirdReport { label: "blue".into() }));
+    assert_eq!(dev.netmod_report::<u64>(), None, "no netmod has such a report");
     dev.finalize().expect("finalizes");
 }
 

@@ -347,7 +347,7 @@ impl<N: Netmod> Module for Capture<N> {
 }
 
 impl<N: Netmod> Diagnose for Capture<N> {
-    forward!(inner: failure, opened, break_connection);
+    forward!(inner: failure, opened, report, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let (written, lost) = self.file.counts();

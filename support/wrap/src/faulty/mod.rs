@@ -12,9 +12,9 @@ use std::fmt;
 
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, Header,
-    Module, Netmod, PeerName, PollOrder, Refusal, ReqId, Request, RxBuf, Segment, SendBuf, Sent, SideTable,
-    Time, VcError, VcErrorKind, VcId, VcLife, forward, port_group,
+    Arm, Break, Card, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize,
+    Header, Module, Netmod, PeerName, PollOrder, Refusal, ReqId, Request, RxBuf, Segment, SendBuf, Sent,
+    SideTable, Time, VcError, VcErrorKind, VcId, VcLife, forward, port_group,
 };
 
 use crate::plan::FaultPlan;
@@ -135,7 +135,7 @@ impl<N: Netmod> Faulty<N> {
         let (fate, peer) = (l.fate(&self.plan), l.peer);
         match fate {
             Fate::Nothing => {}
-            Fate::Break if self.inner.break_connection(core, vc) => {
+            Fate::Break if self.inner.break_connection(core, vc, Break::Reset).is_ok() => {
                 self.stats.dropped += 1;
                 tracing::debug!(target: "netmod::faults", peer = peer.rank, "connection broken");
             }
@@ -505,7 +505,7 @@ impl<N: Netmod> Module for Faulty<N> {
 }
 
 impl<N: Netmod> Diagnose for Faulty<N> {
-    forward!(inner: failure, opened, break_connection);
+    forward!(inner: failure, opened, report, break_connection);
 
     fn describe(&self, core: &Core, vc: VcId) -> String {
         let inner = self.inner.describe(core, vc);

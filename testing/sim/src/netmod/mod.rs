@@ -15,9 +15,7 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module,
-    Netmod, NoCheckpoint, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma,
-    RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
+    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module, Netmod, NoCheckpoint, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
 };
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
@@ -460,8 +458,12 @@ impl Diagnose for SimNetmod {
         format!("{state}, {waiting} messages queued{}", if v.blocked { ", the pipe is full" } else { "" })
     }
 
-    fn break_connection(&mut self, _core: &mut Core, _vc: VcId) -> bool {
-        false
+    fn report(&self) -> Option<Report> {
+        None
+    }
+
+    fn break_connection(&mut self, _core: &mut Core, _vc: VcId, how: Break) -> Result<bool, VcError> {
+        how.unsupported(self.name())
     }
 }
 
