@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use netmod_core::Config;
+use crate::Config;
 use netmod_pmi::{PmiError, ProcessManager, Settings};
 
 /// What became of a question to the process manager.

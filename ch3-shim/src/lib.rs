@@ -47,6 +47,7 @@ pub mod bootstrap;
 mod ch3;
 mod choice;
 mod clock;
+pub mod config;
 mod device;
 mod error;
 mod exit;
@@ -65,6 +66,7 @@ pub mod wrapped;
 pub use bootstrap::{Answer, Asked, Bootstrap, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
+pub use config::Config;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
     Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage,

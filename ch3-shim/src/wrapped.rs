@@ -1,7 +1,8 @@
 //! Netmods within wrappers: fault injection and capture, as the configuration asks for.
 
+use crate::Config;
 use netmod_core::{
-    Checkpoint, Config, Diagnose, DynamicProcesses, Header, Module, Netmod, PeerName, VcLife, forward,
+    Checkpoint, Diagnose, DynamicProcesses, Header, Module, Netmod, PeerName, VcLife, forward,
 };
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 

@@ -4,29 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use netmod_core::Config;
-
-/// Groups of settings in `docs/settings.md`: heading, and prefixes of the names. Any other name is
-/// in the first.
-const GROUPS: [(&str, &[&str]); 5] = [
-    ("The device", &[]),
-    ("Shared memory", &["NETMOD_SHM_"]),
-    ("TCP", &["NETMOD_TCP_", "NETMOD_CHECKSUM"]),
-    ("libfabric", &["NETMOD_OFI_"]),
-    ("Verbs", &["NETMOD_VERBS_"]),
-];
-
-fn group(name: &str) -> &'static str {
-    let of = |(_, prefixes): &&(&str, &[&str])| prefixes.iter().any(|p| name.starts_with(p));
-    GROUPS.iter().find(of).unwrap_or(&GROUPS[0]).0
-}
+use ch3_shim::Config;
 
 /// The tables of settings as they ought to be.
 fn settings() -> String {
     let mut text = String::new();
     let mut last = "";
     for e in Config::default().entries() {
-        let heading = group(e.name);
+        let heading = e.title;
         if heading != last {
             write!(text, "\n## {heading}\n\n| variable | default | meaning |\n|---|---|---|\n").unwrap();
             last = heading;

@@ -45,7 +45,6 @@ pub use apart::apart;
 pub use buf::{IoVec, RecvBuf, RxBuf, RxBytes, SendBuf};
 pub use card::{Card, CardError, CardWriter};
 pub use completion::CompletionTable;
-pub use config::Config;
 pub use cpus::CpuShare;
 pub use engine::{DataAvail, Engine, Io, Progress, Upper};
 pub use error::{DeviceError, PacketFault, VcError, VcErrorKind};

@@ -8,12 +8,14 @@
 pub mod address;
 pub mod card;
 pub mod choose;
+mod config;
 pub mod fi;
 mod leftovers;
 mod ofi;
 
 use netmod_framed::FrameNetmod;
 
+pub use config::OfiConfig;
 pub use ofi::{Ofi, Setup};
 
 /// The libfabric netmod of a process.

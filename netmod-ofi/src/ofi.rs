@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::config::OfiConfig;
 use libfabric_sys::Library;
-use netmod_core::config::OfiConfig;
 use netmod_core::{Card, CardError, CardWriter, PeerName, Pollers};
 use netmod_framed::conn::LocalTerms;
 use netmod_framed::device::{Device, Opened, Settings, Way, Words};

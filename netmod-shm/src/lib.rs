@@ -21,6 +21,7 @@ mod bell;
 mod card;
 mod channel;
 mod checkpoint;
+mod config;
 mod ending;
 mod helper;
 mod joint;
@@ -55,6 +56,7 @@ mod sync {
     pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 }
 
+pub use config::ShmConfig;
 pub use netmod::{ShmNetmod, ShmStats};
 pub use survey::{attach_here, joint_from, segment_bytes};
 

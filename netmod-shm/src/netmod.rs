@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::Duration;
 
-use netmod_core::config::ShmConfig;
+use crate::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList, Break, Report,

@@ -1,7 +1,7 @@
 //! Properties of shared memory on a machine without a job, for programs that look at the machine.
 
+use crate::config::ShmConfig;
 use netmod_core::IoVec;
-use netmod_core::config::ShmConfig;
 
 use crate::joint;
 use crate::segment::layout::{Layout, MAX_RANKS};

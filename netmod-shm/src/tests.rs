@@ -1,9 +1,9 @@
 //! Two netmods of one process, and what a peer that writes nonsense brings about.
 
-use netmod_core::config::ShmConfig;
+use crate::config::ShmConfig;
 use netmod_core::{
-    Arm, Card, CardWriter, Config, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder,
-    Pollers, RxBuf, SendBuf, Time, Vc, VcErrorKind, VcId, VcLife,
+    Arm, Card, CardWriter, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder, Pollers, RxBuf,
+    SendBuf, Time, Vc, VcErrorKind, VcId, VcLife,
 };
 
 use crate::ShmNetmod;
@@ -29,7 +29,7 @@ impl Pair {
     pub(crate) fn new(name: &str) -> Pair {
         let folder = format!("/dev/shm/test-netmod-rma-{}-{name}", std::process::id());
         std::fs::create_dir(&folder).expect("a folder");
-        let cfg = ShmConfig { dir: folder.clone(), ..Config::default().shm };
+        let cfg = ShmConfig { dir: folder.clone(), ..ShmConfig::default() };
         let name = |rank| PeerName { group: GroupId([3; 16]), rank };
         let mut nets = [0, 1].map(|rank| ShmNetmod::new(&cfg, name(rank), 2, 2, None, Pollers::UNKNOWN));
         let cards: Vec<Card> = nets

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use netmod_core::card::{BodyReader, BodyWriter};
-use netmod_core::config::TcpConfig;
+use crate::config::TcpConfig;
 use netmod_core::{Card, CardError, CardWriter, DeviceError};
 use netmod_matching::wire;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};

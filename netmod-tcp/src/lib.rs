@@ -10,6 +10,7 @@ mod address;
 mod alive;
 mod calls;
 mod checkpoint;
+mod config;
 mod conn;
 mod control;
 mod dial;
@@ -40,6 +41,7 @@ mod vc;
 mod watch;
 mod way;
 
+pub use config::TcpConfig;
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::OpenError;
 pub use netmod::TcpNetmod;

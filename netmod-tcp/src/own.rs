@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use netmod_core::config::TcpConfig;
+use crate::config::TcpConfig;
 use netmod_core::{DeviceError, Time};
 use netmod_matching::{
     Answer, Cut, Filter, Host, Kind, Limits, Location, Query, Routes, Rules, Side, pair, quote,

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::config::VerbsConfig;
 use hca::{GidEntry, GidKind, Hca, LinkLayer, PortAttr, PortState};
-use netmod_core::config::VerbsConfig;
 use netmod_matching::glob;
 
 use crate::pair::ip_of;

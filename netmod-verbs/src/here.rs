@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::config::VerbsConfig;
 use hca_ibv::{Devices, IbvHca};
-use netmod_core::config::VerbsConfig;
 
 use crate::verbs::{Setup, Source};
 

@@ -7,6 +7,7 @@
 
 pub mod card;
 pub mod choose;
+mod config;
 mod domain;
 mod here;
 mod pair;
@@ -18,6 +19,7 @@ mod wire;
 
 use netmod_framed::FrameNetmod;
 
+pub use config::VerbsConfig;
 pub use pair::pair;
 pub use verbs::{Setup, Source, Verbs, survey};
 

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::config::VerbsConfig;
 use hca::{DeviceAttr, Mtu};
-use netmod_core::config::VerbsConfig;
 
 use crate::port::datagrams::{DEPTH as DATAGRAMS, bytes as datagram_bytes};
 use crate::port::send_qp::SHARED_DEPTH;
@@ -253,7 +253,6 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netmod_core::Config;
 
     const FAR: Job = Job { nodes: 1000, per_node: 64, near: false };
 
@@ -318,7 +317,7 @@ mod tests {
 
     #[test]
     fn only_queue_pairs_make_rc_with_a_shared_queue_grow() {
-        let sizes = Sizes::of_config(&Config::default().verbs);
+        let sizes = Sizes::of_config(&VerbsConfig::default());
         let of = |transport, ranks| {
             let job = Job { nodes: ranks, per_node: 1, near: false };
             Resources::of(transport, QueuePairs::most(transport, job, u64::MAX), &sizes)

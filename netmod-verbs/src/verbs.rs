@@ -3,8 +3,8 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use crate::config::VerbsConfig;
 use hca::{GidEntry, Hca};
-use netmod_core::config::VerbsConfig;
 use netmod_core::{Card, CardError, CardWriter, PeerName};
 use netmod_framed::conn::LocalTerms;
 use netmod_framed::device::{Device, Opened, Settings, Way, Words};

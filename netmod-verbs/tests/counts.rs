@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use netmod_core::config::VerbsConfig;
+use netmod_verbs::VerbsConfig;
 use netmod_verbs::resources::{Job, QueuePairs, Resources, Sizes, Transport};
 use world::{Setting, World};
 

@@ -9,11 +9,11 @@ mod only;
 use std::time::Duration;
 
 use hca::{LinkLayer, Mtu};
-use netmod_core::config::VerbsConfig;
-use netmod_core::{Config, PeerName, Time};
+use netmod_core::{PeerName, Time};
 use netmod_harness::schedules::data::seeded;
 use netmod_harness::schedules::{Plan, Run, Seen, World, asked, each};
 use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
+use netmod_verbs::VerbsConfig;
 use netmod_verbs::{Setup, Verbs, VerbsNetmod};
 use only::{Only, Opened};
 
@@ -39,7 +39,7 @@ struct Setting {
 /// Derives the parameters from a seed.
 fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed ^ 0x5EED);
-    let mut cfg = Config::default().verbs;
+    let mut cfg = VerbsConfig::default();
     cfg.frame = rng.pick(&[1 << 10, 1500, 4 << 10, 8 << 10]);
     cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
     cfg.rx_memory = rng.pick(&[64 << 10, 64 << 10, 256 << 10]);

@@ -4,8 +4,9 @@ mod world;
 
 use std::time::Duration;
 
-use netmod_core::{Diagnose, VcLife, config::VerbsConfig};
+use netmod_core::{Diagnose, VcLife};
 use netmod_sim_hca::TgtLife;
+use netmod_verbs::VerbsConfig;
 use world::{Setting, World};
 
 fn setting(nodes: usize, per_node: usize) -> Setting {

@@ -9,7 +9,8 @@ mod registered;
 use std::ffi::CStr;
 use std::fs;
 
-use netmod_core::{Config, Diagnose, GroupId, Module, PeerName, Pollers};
+use ch3_shim::Config;
+use netmod_core::{Diagnose, GroupId, Module, PeerName, Pollers};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::TcpNetmod;
 use serde::Serialize;
@@ -79,7 +80,10 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
 fn gather() -> (Vec<Item>, Option<String>) {
     let mut items = Vec::new();
     let (cfg, warnings, broken) = match Config::from_env() {
-        Ok((cfg, warnings)) => (cfg, warnings.iter().map(ToString::to_string).collect(), None),
+        Ok(cfg) => {
+            let warnings = cfg.warnings().iter().map(ToString::to_string).collect();
+            (cfg, warnings, None)
+        }
         Err(e) => (Config::default(), vec![format!("{e}; the defaults follow")], Some(e.to_string())),
     };
     netmods(&cfg, &mut items);

@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::bootstrap::process_manager;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::Config;
 use netmod_pmi::{Launcher, ProcessManager};
 
 use crate::cli::JobArgs;
@@ -224,7 +224,7 @@ pub(crate) fn join_unbound(choice: Choice<'_>) -> Result<Device> {
 
 /// Sets up configuration, log and process manager of a rank.
 fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
-    let (mut cfg, warnings) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    let mut cfg = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     for (option, variable, value) in [
         ("--netmod", "NETMOD", choice.netmod),
         ("--provider", "NETMOD_OFI_PROVIDER", choice.provider),
@@ -237,9 +237,6 @@ fn prepare(choice: Choice<'_>) -> Result<(Config, ProcessManager)> {
     let pm = process_manager(&cfg).map_err(|e| Failure::new(e.to_string()))?;
     let rank = pm.rank();
     log_to_stderr(&cfg, Some(rank))?;
-    if rank == 0 {
-        warnings.iter().for_each(|w| tracing::warn!("{w}"));
-    }
     Ok((cfg, pm))
 }
 

@@ -1,8 +1,8 @@
 //! `lat`, `bw`, `bibw` and `rate`: one test between two ranks, from the command line to the printed
 //! result.
 
+use ch3_shim::Config;
 use ch3_shim::Device;
-use netmod_core::Config;
 use netmod_verbs::Setup;
 
 use crate::cli::PairArgs;
@@ -131,7 +131,7 @@ fn beside_ibv_pingpong(rows: &mut [Row], iters: Option<u32>) {
     if rows.peek().is_none() || !pingpong::is_installed(pingpong::IBV) {
         return;
     }
-    let cfg = Config::from_env().map(|(cfg, _)| cfg.verbs).unwrap_or_default();
+    let cfg = Config::from_env().map(|cfg| cfg.verbs).unwrap_or_default();
     let port = floor::verbs::first_port(&Setup::here(&cfg)).and_then(|port| Ok((port.gid.clone()?.0, port)));
     let iters = iters.map_or(ROUND_TRIPS, |n| (n as usize).clamp(10, ROUND_TRIPS));
     for row in rows {

@@ -1,8 +1,8 @@
 //! `verbs-resources`: queue pairs and memory of the netmod `verbs` by job size, as computed by
 //! `netmod_verbs::resources`.
 
+use ch3_shim::Config;
 use comfy_table::CellAlignment;
-use netmod_core::Config;
 use netmod_verbs::resources::{Job, QueuePairs, Resources, Sizes, Transport};
 use serde::Serialize;
 
@@ -143,7 +143,7 @@ fn text(rows: &[Row], job: &ResourcesArgs) -> String {
 /// # Errors
 /// If the configuration is wrong, or a job too large.
 pub(crate) fn run(args: &ResourcesArgs) -> Result<()> {
-    let (cfg, _) = Config::from_env().during("read the configuration")?;
+    let cfg = Config::from_env().during("read the configuration")?;
     let sizes = Sizes::of_config(&cfg.verbs);
     let mut rows = Vec::new();
     for nodes in args.nodes.iter().copied() {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 use bytes::Bytes;
+use ch3_shim::Config;
 use ch3_shim::{Builder, Comm, Device, Multiple};
-use netmod_core::Config;
 
 use crate::cli::RateArgs;
 use crate::error::{During, Failure, Result};
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
 
     /// Makes one device at level Multiple, in a job of its own.
     fn share(&mut self, engines: usize) -> Result<Device<Multiple>> {
-        let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+        let mut cfg = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
         let netmods = self.dev.config().netmods.join(",");
         // The sockets and files of this device would have the same names as those of the job's own
         // device.

@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::{Bootstrap, Device};
-use netmod_core::Config;
 
 use crate::factory::NetmodFactory;
 

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Diagnose, GroupId, Header, Module, Netmod, PeerName, Pollers};
+use netmod_core::{Diagnose, GroupId, Header, Module, Netmod, PeerName, Pollers};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_shm::ShmNetmod;
 use netmod_tcp::TcpNetmod;

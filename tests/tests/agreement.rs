@@ -3,9 +3,10 @@
 use std::os::fd::RawFd;
 use std::process::Command;
 
+use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Card, CardWriter, Config};
+use netmod_core::{Card, CardWriter};
 use netmod_tests::board::run_devices;
 use netmod_tests::factory::{Capabilities, NetmodFactory, Ofi, Tcp};
 use netmod_tests::jobs::launch::{self, Outcome, run};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Mode, RawReq};
-use netmod_core::{Config, Datatype, Segment};
+use netmod_core::{Datatype, Segment};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{NetmodFactory, check, pattern};
 use netmod_tests::factory::{Loopback, Ofi, Shm, Tcp};

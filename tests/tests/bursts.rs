@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::{Builder, Device, Mode, RawReq};
-use netmod_core::Config;
 use netmod_fake_fabric::{Control, Settings, World, library_path};
 use netmod_tests::board::Board;
 use netmod_tests::sys::Area;

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, Barrier};
 
+use ch3_shim::Config;
 use ch3_shim::pkt::Packet;
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Mode};
-use netmod_core::Config;
 use netmod_tests::board::run_devices;
 use netmod_tests::factory::Tcp;
 use netmod_tests::scripted::{Script, parse};

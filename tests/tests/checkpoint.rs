@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Error, Request};
-use netmod_core::{Config, VcErrorKind};
+use netmod_core::VcErrorKind;
 use netmod_tcp::TcpReport;
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::factory::Shm;

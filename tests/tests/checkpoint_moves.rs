@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Error};
-use netmod_core::Config;
 use netmod_tcp::TcpReport;
 use netmod_tests::board::run_job_with;
 use netmod_tests::jobs::pattern::{bytes, check, seed};

@@ -1,8 +1,8 @@
 //! `NETMOD_CHECKSUM=on`: whichever bit is flipped on the way, it is reported with its place, and no wrong
 //! byte arrives.
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Error};
-use netmod_core::Config;
 use netmod_tcp::TcpReport;
 use netmod_tcp::TcpStats;
 use netmod_tests::board::{run_devices, run_job_with};

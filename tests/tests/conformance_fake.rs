@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
 use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
     FI_MR_VIRT_ADDR,
 };
-use netmod_core::{Config, Diagnose, Module, Pollers};
+use netmod_core::{Diagnose, Module, Pollers};
 use netmod_fake_fabric::{AddressFormat, Again, Control, MrDialect, Progress, Settings, World, library_path};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::run_job_with;

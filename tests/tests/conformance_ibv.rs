@@ -3,9 +3,10 @@
 //! There is a device in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are ignored, and say why they skip
 //! if they are asked for all the same.
 
+use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Diagnose, Module, Pollers};
+use netmod_core::{Diagnose, Module, Pollers};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::launch::skip;
 use netmod_verbs::{IbvNetmod, Setup, survey};

@@ -8,10 +8,11 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{ANY_TAG, Bootstrap, Builder, Device, Error};
 use hca::{LinkLayer, Mtu};
-use netmod_core::{Config, Diagnose, Module, Netmod, PeerName, Pollers, Time};
+use netmod_core::{Diagnose, Module, Netmod, PeerName, Pollers, Time};
 use netmod_sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::conformance::closing;

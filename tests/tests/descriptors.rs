@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Error, Mode};
-use netmod_core::{Config, VcError, VcErrorKind};
+use netmod_core::{VcError, VcErrorKind};
 use netmod_matching::{Canonical, Host, wire};
 use netmod_tests::board::run_job_with;
 use netmod_tests::jobs::launch::{self, OVER_TCP, run};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Error, InterComm, PortName};
-use netmod_core::Config;
 use netmod_pmi::codec::{crc32, from_text, to_text};
 use netmod_tcp::TcpReport;
 use netmod_tests::board::run_devices;

@@ -535,7 +535,7 @@ fn a_loss_after_both_have_closed_is_no_failure() {
 /// A device whose process manager tells nothing of failed ranks, with the time of the test.
 fn unaided(size: u32) -> (Script, Device, VirtualClock) {
     let clock = VirtualClock::new();
-    let tune = |cfg: &mut netmod_core::Config| cfg.failure_check = Duration::ZERO;
+    let tune = |cfg: &mut ch3_shim::Config| cfg.failure_check = Duration::ZERO;
     let (script, dev) = Script::device_with(size, true, Some(clock.clone()), tune);
     (script, dev, clock)
 }

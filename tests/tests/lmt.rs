@@ -1,8 +1,8 @@
 //! The conformance suite with large messages in the Cooperative mode, over TCP and over the netmod in memory, whose
 //! deliveries cut cookies in pieces.
 
+use ch3_shim::Config;
 use ch3_shim::Mode;
-use netmod_core::Config;
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern, send};
 use netmod_tests::factory::{Lmt, Loopback, Tcp};

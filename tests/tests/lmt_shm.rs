@@ -1,9 +1,10 @@
 //! The conformance suite over shared memory with each mode of large messages, and what Put and Get do with the memory that
 //! they register.
 
+use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
-use netmod_core::{Config, Datatype, RxBytes};
+use netmod_core::{Datatype, RxBytes};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern, recv, send};
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob, Tcp};

@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use ch3_shim::Config;
 use ch3_shim::{Device, Error, Request};
-use netmod_core::Config;
 use netmod_tests::board::run_devices;
 use netmod_tests::conformance::{check, pattern};
 use netmod_tests::factory::{Lmt, Shm};

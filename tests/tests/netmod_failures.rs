@@ -178,7 +178,7 @@ fn lent_requests_go_on() {
 #[test]
 fn sends_that_never_left_give_their_data_back() {
     let gone = Arc::new(Barrier::new(2));
-    let tune = |cfg: &mut netmod_core::Config| cfg.tcp.connect_timeout = Duration::from_millis(200);
+    let tune = |cfg: &mut ch3_shim::Config| cfg.tcp.connect_timeout = Duration::from_millis(200);
     run_devices(&Tcp, 2, tune, move |mut dev| {
         let world = dev.world();
         if dev.rank() == 1 {

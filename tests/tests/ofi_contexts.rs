@@ -4,9 +4,10 @@
 use std::process::Command;
 use std::thread;
 
+use ch3_shim::Config;
 use ch3_shim::{Builder, Device, Multiple};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
-use netmod_core::{Config, Diagnose};
+use netmod_core::Diagnose;
 use netmod_fake_fabric::{Again, Control, Progress, Settings, World};
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::Board;

@@ -5,8 +5,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::{Builder, Device, Error};
-use netmod_core::Config;
 use netmod_tests::board::{Board, run_job_with};
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{NetmodFactory, Ofi};

@@ -2,8 +2,8 @@
 
 use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
 use libfabric_sys::{API, Library, OLDEST};
-use netmod_core::config::OfiConfig;
 use netmod_core::{Diagnose, Module};
+use netmod_ofi::OfiConfig;
 use netmod_ofi::choose::{Survey, Verdict, survey};
 use netmod_ofi::fi::info::Offer;
 use netmod_ofi::{OfiNetmod, Setup};

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::{Builder, Device, HelperStats, Mode, Multiple, Request};
-use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::conformance::{NetmodFactory, run_job_with};
 use netmod_tests::factory::{Ofi, Shm, Tcp};

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::Device;
 use netmod_connection::{Initiator, InitiatorParams, NONCE_LEN, Purpose, Terms, Versions};
-use netmod_core::{Config, GroupId, PeerName};
+use netmod_core::{GroupId, PeerName};
 use netmod_tcp::TcpReport;
 use netmod_tcp::{JobKey, TcpStats};
 use netmod_tests::board::{doing, run_job_with};

@@ -50,7 +50,7 @@ fn with_the_other(dev: &mut ch3_shim::Device, round: u8) {
 #[test]
 fn ranks_that_share_memory_are_checkpointed_with_those_of_another_node() {
     for netmods in ["shm,tcp", "tcp,shm"] {
-        let tune = |cfg: &mut netmod_core::Config| {
+        let tune = |cfg: &mut ch3_shim::Config| {
             cfg.set("NETMOD", netmods).expect("netmods");
         };
         run_job_with(&Islands, 4, tune, |dev| {
@@ -77,7 +77,7 @@ fn ranks_that_share_memory_are_checkpointed_with_those_of_another_node() {
 #[test]
 fn checkpoints_without_shared_memory() {
     for resume in ["10s", "0s"] {
-        let tune = |cfg: &mut netmod_core::Config| {
+        let tune = |cfg: &mut ch3_shim::Config| {
             cfg.shm.dir = "/proc".into();
             cfg.set("NETMOD_TCP_RESUME_TIMEOUT", resume).expect("a duration");
         };
@@ -100,7 +100,7 @@ fn checkpoints_without_shared_memory() {
 /// A folder in which no memory can be had: the reason is in every card, and TCP carries the messages.
 #[test]
 fn without_memory_another_netmod_is_chosen_and_says_why() {
-    let tune = |cfg: &mut netmod_core::Config| {
+    let tune = |cfg: &mut ch3_shim::Config| {
         *cfg = Islands.config();
         // A file system that knows no files without a name.
         cfg.shm.dir = "/proc".into();
@@ -133,7 +133,7 @@ impl NetmodFactory for NoFolder {
     fn capabilities(&self) -> netmod_tests::factory::Capabilities {
         Shm.capabilities()
     }
-    fn config(&self) -> netmod_core::Config {
+    fn config(&self) -> ch3_shim::Config {
         Islands.config()
     }
     fn job(&self, _: u32) {}
@@ -141,7 +141,7 @@ impl NetmodFactory for NoFolder {
         &self,
         (): &(),
         boot: Box<dyn ch3_shim::Bootstrap>,
-        cfg: netmod_core::Config,
+        cfg: ch3_shim::Config,
     ) -> ch3_shim::Result<ch3_shim::Device> {
         ch3_shim::Builder::new(cfg, boot).build()
     }
@@ -153,7 +153,7 @@ impl NetmodFactory for NoFolder {
 /// When all ranks have started, the segment has no name any more.
 #[test]
 fn a_job_that_has_started_has_no_file() {
-    let tune = |_: &mut netmod_core::Config| {};
+    let tune = |_: &mut ch3_shim::Config| {};
     run_devices(&Shm, 3, tune, |mut dev| {
         let folder = dev.config().shm.dir.clone();
         if dev.rank() == 0 {

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use ch3_shim::Config;
 use ch3_shim::{Builder, Device, Error, Failed, Mode, Multiple, PROC_NULL, SharedRequest};
-use netmod_core::Config;
 use netmod_tests::board::Board;
 use netmod_tests::conformance::forms::{Counted, Received, ended, only, only_some};
 use netmod_tests::conformance::pattern;

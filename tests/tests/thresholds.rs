@@ -1,7 +1,7 @@
 //! The threshold between eager and rendezvous is each VC's own.
 
+use ch3_shim::Config;
 use ch3_shim::Mode;
-use netmod_core::Config;
 use netmod_tests::board::{run_job, run_job_with};
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{Shm, Tcp};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
+use ch3_shim::Config;
 use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::Config;
 
 /// More than any netmod keeps at hand.
 const MANY: u32 = 300;

@@ -5,12 +5,13 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::pkt::{Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
 use ch3_shim::{ANY_TAG, Builder, Device, VirtualClock};
-use netmod_core::config::OfiConfig;
-use netmod_core::{Arm, Config, Diagnose, Netmod, Pollers};
+use netmod_core::{Arm, Diagnose, Netmod, Pollers};
 use netmod_fake_fabric::{Again, Control, World, library_path};
+use netmod_ofi::OfiConfig;
 use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::{Board, run_job_with};
 use netmod_tests::conformance::NetmodFactory;

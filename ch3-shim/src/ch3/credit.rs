@@ -10,7 +10,9 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::{Config, ReqId};
+use netmod_core::ReqId;
+
+use crate::Config;
 
 /// Bytes that an unexpected message is charged besides its payload: its place in the queue and in the
 /// queue's indices, with the slack of what grows by doubling.

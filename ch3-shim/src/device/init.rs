@@ -1,17 +1,18 @@
 //! Making a device: configuration, process manager, netmods, card, job key.
 
+use crate::Config;
 use forks::Origin as Process;
 use netmod_core::card::NodeSection;
-use netmod_core::config::{ConfigWarning, Origin};
+use netmod_core::config::{Origin, Settings};
 use netmod_core::{
-    CardWriter, Config, Core, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
+    CardWriter, Core, DeviceError, Diagnose, Engine, GroupId, Module, Netmod, PeerName, Pollers, SideTable,
 };
 
 use super::dropped::Dropped;
 use super::launcher::Asking;
 use super::leave::Departure;
 use super::multiple::Party;
-use super::register::{Registered, is_setting_of};
+use super::register::{NetmodSetup, Registered};
 use super::serve::{Served, Server};
 use super::sharing::Sharing;
 use super::wait::Waiting;
@@ -54,9 +55,7 @@ pub struct Builder {
     boot: Box<dyn Bootstrap>,
     extra: Vec<Box<dyn Netmod>>,
     /// Netmods that NETMOD may name beside the built-in ones.
-    pub(super) registered: Vec<Registered>,
-    /// Variables that are unknown unless a registered netmod has them.
-    warnings: Vec<ConfigWarning>,
+    registered: Vec<Registered>,
     clock: Option<VirtualClock>,
     /// Engines of the process of which this is to be one.
     engines: u8,
@@ -116,24 +115,14 @@ impl Builder {
     /// # Errors
     /// A variable with a bad value; a launcher that cannot be spoken to.
     pub fn from_env() -> Result<Builder> {
-        let (cfg, warnings) = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
+        let cfg = Config::from_env().map_err(|e| Error::Config(e.to_string()))?;
         let pm = process_manager(&cfg).map_err(|e| Error::Launcher(e.to_string()))?;
-        let mut builder = Builder::new(cfg, Box::new(pm));
-        builder.warnings = warnings;
-        Ok(builder)
+        Ok(Builder::new(cfg, Box::new(pm)))
     }
 
     /// From a given configuration and process manager.
     pub fn new(cfg: Config, boot: Box<dyn Bootstrap>) -> Builder {
-        Builder {
-            cfg,
-            boot,
-            extra: Vec::new(),
-            registered: Vec::new(),
-            warnings: Vec::new(),
-            clock: None,
-            engines: 1,
-        }
+        Builder { cfg, boot, extra: Vec::new(), registered: Vec::new(), clock: None, engines: 1 }
     }
 
     /// The configuration, to be changed.
@@ -151,6 +140,66 @@ impl Builder {
     pub fn netmod(mut self, netmod: Box<dyn Netmod>) -> Builder {
         self.extra.push(netmod);
         self
+    }
+
+    /// Makes a netmod known by its name, so that `NETMOD` may name it.
+    ///
+    /// Where `NETMOD` is not set it is preferred to the built-in netmods. Each engine of the process
+    /// opens its own. What `open` returns takes part in everything: cards, the choice of netmods at
+    /// both ends, the job key, fault injection and capture, status reports.
+    ///
+    /// # Errors
+    /// Fails if the name is taken, or is not of lower-case letters and digits.
+    pub fn register<F>(mut self, name: &'static str, open: F) -> Result<Builder>
+    where
+        F: Fn(&NetmodSetup) -> std::result::Result<Box<dyn Netmod>, DeviceError> + Send + Sync + 'static,
+    {
+        self.check_name(name)?;
+        self.registered.push(Registered::plain(name, open));
+        Ok(self)
+    }
+
+    /// Makes a netmod with settings known, as [`Builder::register`] does.
+    ///
+    /// Its table ([`netmod_core::settings!`]) takes part in the configuration: values come from the
+    /// environment or [`Builder::config`], and misspelt names are warned about.
+    ///
+    /// # Errors
+    /// Fails as [`Builder::register`] does, if a variable does not begin with `NETMOD_<NAME>_` or is
+    /// declared twice, or if the environment has a value that is not accepted.
+    pub fn register_with<S, F>(mut self, name: &'static str, open: F) -> Result<Builder>
+    where
+        S: Settings,
+        F: Fn(&NetmodSetup, &S) -> std::result::Result<Box<dyn Netmod>, DeviceError> + Send + Sync + 'static,
+    {
+        self.check_name(name)?;
+        let registered =
+            Registered::with(name, &mut self.cfg, open).map_err(|e| Error::Config(e.to_string()))?;
+        self.registered.push(registered);
+        Ok(self)
+    }
+
+    /// Checks the name of a netmod that is to be registered.
+    fn check_name(&self, name: &str) -> Result<()> {
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let why = if name.is_empty() || !name.bytes().all(fits) {
+            "a netmod's name is lower-case letters and digits"
+        } else if BUILT_IN.contains(&name) || self.registered.iter().any(|r| r.name == name) {
+            "there is one of that name"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Config(format!("cannot register a netmod as {name:?}: {why}")))
+    }
+
+    /// Returns the time limit for a checkpointed peer to return.
+    #[cfg(feature = "shm")]
+    fn ckpt_timeout(&self) -> std::time::Duration {
+        #[cfg(feature = "tcp")]
+        let limit = self.cfg.tcp.ckpt_timeout;
+        #[cfg(not(feature = "tcp"))]
+        let limit = netmod_core::config::units::HOUR;
+        limit
     }
 
     /// Sets how many engines a device of level [`Multiple`](super::Multiple) has; all processes must have
@@ -174,16 +223,19 @@ impl Builder {
         // What bounds the memory of the process is shared out.
         cfg.unexpected_max /= n;
         let mut extra = self.extra;
-        let mut warnings = self.warnings;
         let party = Party::of(self.boot, engines);
-        let builder = |boot| Builder {
-            cfg: cfg.clone(),
-            boot: Box::new(boot),
-            extra: std::mem::take(&mut extra),
-            registered: self.registered.clone(),
-            warnings: std::mem::take(&mut warnings),
-            clock: self.clock.clone(),
-            engines,
+        let builder = |boot| {
+            let builder = Builder {
+                cfg: cfg.clone(),
+                boot: Box::new(boot),
+                extra: std::mem::take(&mut extra),
+                registered: self.registered.clone(),
+                clock: self.clock.clone(),
+                engines,
+            };
+            // The first engine warns.
+            cfg.drop_unknown();
+            builder
         };
         Ok(party.into_iter().map(builder).collect())
     }
@@ -196,13 +248,8 @@ impl Builder {
     }
 
     /// Warns of variables that mean nothing to anybody.
-    fn tell_warnings(&mut self) {
-        for w in std::mem::take(&mut self.warnings) {
-            if let ConfigWarning::Unknown { name, .. } = &w
-                && self.registered.iter().any(|r| is_setting_of(r.name, name))
-            {
-                continue;
-            }
+    fn tell_warnings(&self) {
+        for w in self.cfg.warnings() {
             // Once for the job.
             if self.boot.rank() > 0 {
                 tracing::debug!("{w}");
@@ -257,7 +304,6 @@ impl Builder {
         }
         let sharing = Sharing::of_this_process(self.boot.local_size(), self.engines);
         let pollers = sharing.at_first();
-        self.check_registered(BUILT_IN)?;
         self.tell_warnings();
         if self.cfg.origin("NETMOD") == Some(Origin::Default) && self.cfg.netmods == Config::default().netmods
         {
@@ -294,15 +340,16 @@ impl Builder {
     /// A name or setting that means nothing.
     fn built_in(&self, name: &str, me: PeerName, size: u32, pollers: Pollers) -> Result<Option<Opening>> {
         if let Some(registered) = self.registered.iter().find(|r| r.name == name) {
-            let opened = registered.open(me, self.boot.as_ref(), pollers);
-            return Ok(Some(opened.map(AnyNetmod::Other).map_err(|why| Missing { name: name.into(), why })));
+            let opened = registered.open(me, self.boot.as_ref(), pollers, &self.cfg);
+            let missing = |e: DeviceError| Missing { name: name.into(), why: e.text().into() };
+            return Ok(Some(opened.map(AnyNetmod::Other).map_err(missing)));
         }
         let netmod = match name {
             #[cfg(feature = "shm")]
             netmod_shm::NAME => {
                 let (local, node) = (self.boot.local_size(), self.boot.node());
                 let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node, pollers);
-                AnyNetmod::Shm(Box::new(shm.with_patience(self.cfg.tcp.ckpt_timeout)))
+                AnyNetmod::Shm(Box::new(shm.with_patience(self.ckpt_timeout())))
             }
             #[cfg(feature = "tcp")]
             netmod_tcp::NAME => match netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use netmod_core::{Arm, Config};
+use crate::Config;
+use netmod_core::Arm;
 
 use super::*;
 use crate::bootstrap::Bootstrap;

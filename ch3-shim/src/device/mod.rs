@@ -33,8 +33,9 @@ mod yielding;
 
 use std::sync::Arc;
 
+use crate::Config;
 use forks::Origin;
-use netmod_core::{Break, Config, DeviceError, Diagnose, Engine, PollOrder, Pollers, Time, VcStats};
+use netmod_core::{Break, DeviceError, Diagnose, Engine, PollOrder, Pollers, Time, VcStats};
 
 use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
 use crate::clock::Clock;

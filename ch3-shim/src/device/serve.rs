@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use netmod_core::{Config, PeerName, Time, files};
+use crate::Config;
+use netmod_core::{PeerName, Time, files};
 
 use super::Vci;
 use crate::sys;

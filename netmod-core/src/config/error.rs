@@ -1,6 +1,6 @@
 //! Errors in a configuration, and warnings.
 
-use super::{Kind, PREFIX, VARIABLES};
+use super::{Kind, PREFIX};
 
 /// The error of a configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,20 @@ pub enum ConfigError {
         /// The variable that must not be smaller.
         larger: &'static str,
     },
+    /// A table declares a variable that another one has.
+    #[error("two tables of settings declare {name}; rename the variable of the registered netmod")]
+    Taken {
+        /// Name of the variable.
+        name: &'static str,
+    },
+    /// A registered netmod's table declares a variable without the netmod's prefix.
+    #[error("the settings of a registered netmod begin with {prefix}, and {name} does not; rename it")]
+    Prefix {
+        /// Name of the variable.
+        name: &'static str,
+        /// Prefix of the netmod's variables.
+        prefix: String,
+    },
 }
 
 impl ConfigError {
@@ -45,8 +59,9 @@ impl ConfigError {
         ConfigError::Value { name, value: excerpt(value), kind }
     }
 
-    pub(super) fn unknown(name: &str) -> ConfigError {
-        ConfigError::Unknown { name: excerpt(name), nearest: nearest(name) }
+    /// Returns the error of a name that is none of `known`.
+    pub fn unknown(name: &str, known: &[&'static str]) -> ConfigError {
+        ConfigError::Unknown { name: excerpt(name), nearest: nearest(name, known) }
     }
 }
 
@@ -64,8 +79,9 @@ pub enum ConfigWarning {
 }
 
 impl ConfigWarning {
-    pub(super) fn unknown(name: &str) -> ConfigWarning {
-        ConfigWarning::Unknown { name: excerpt(name), nearest: nearest(name) }
+    /// Returns the warning of a name that is none of `known`.
+    pub fn unknown(name: &str, known: &[&'static str]) -> ConfigWarning {
+        ConfigWarning::Unknown { name: excerpt(name), nearest: nearest(name, known) }
     }
 }
 
@@ -86,13 +102,13 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
 const EXCERPT: usize = 64;
 
 /// Returns foreign text for a message: control characters escaped, and not long.
-pub(super) fn excerpt(text: &str) -> String {
+pub fn excerpt(text: &str) -> String {
     let more = if text.chars().nth(EXCERPT).is_some() { "..." } else { "" };
     text.chars().take(EXCERPT).flat_map(char::escape_debug).chain(more.chars()).collect()
 }
 
 /// Returns the variable most similar to `name`, if at least half of the name is right.
-fn nearest(name: &str) -> Option<&'static str> {
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     // Names that long resemble nothing, and would make the comparison slow.
     if name.len() > EXCERPT {
         return None;
@@ -100,11 +116,11 @@ fn nearest(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
     let stem = |name: &'_ str| name.strip_prefix(PREFIX).unwrap_or(name).to_owned();
     let given = stem(&upper);
-    VARIABLES
+    known
         .iter()
-        .map(|var| {
-            let known = stem(var.name);
-            (distance(given.as_bytes(), known.as_bytes()), given.len().max(known.len()), var.name)
+        .map(|&name| {
+            let known = stem(name);
+            (distance(given.as_bytes(), known.as_bytes()), given.len().max(known.len()), name)
         })
         .filter(|&(distance, len, _)| 2 * distance <= len)
         .min()

@@ -93,7 +93,7 @@ pub trait Setting: Sized {
 }
 
 /// Sets `place`; returns false if the text is not accepted.
-pub(super) fn assign<T: Setting>(place: &mut T, kind: Kind, text: &str) -> bool {
+pub fn assign<T: Setting>(place: &mut T, kind: Kind, text: &str) -> bool {
     match T::parse(kind, text.trim()) {
         Some(value) => {
             *place = value;

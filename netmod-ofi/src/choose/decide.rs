@@ -3,8 +3,8 @@
 use core::cmp::Reverse;
 use core::net::IpAddr;
 
+use crate::config::OfiConfig;
 use libfabric_sys::consts::{FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_ORDER_SAS};
-use netmod_core::config::OfiConfig;
 use netmod_matching::address::is_link_local;
 use netmod_matching::{Host, Nic};
 

@@ -13,12 +13,12 @@ mod tests;
 
 use core::fmt;
 
+use crate::config::OfiConfig;
 use libfabric_sys::Library;
 use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV,
     FI_NAMED_RX_CTX, FI_RMA, FI_RX_CQ_DATA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
-use netmod_core::config::OfiConfig;
 use netmod_matching::Host;
 use netmod_nics::Found;
 

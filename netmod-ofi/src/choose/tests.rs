@@ -1,9 +1,9 @@
+use crate::config::OfiConfig;
 use libfabric_sys::consts::{
     FI_MR_LOCAL, FI_MR_MMU_NOTIFY, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS, FI_RMA,
     FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
 };
 use libfabric_sys::version;
-use netmod_core::config::OfiConfig;
 use netmod_matching::{Address, Host, Kind, Nic};
 
 use super::*;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use netmod_core::config::OfiConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Module, Netmod, PacketFault,
     PeerName, PollOrder, Pollers, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
 };
 use netmod_fake_fabric::{Control, Settings, World, library_path};
+use netmod_ofi::OfiConfig;
 use netmod_ofi::{OfiNetmod, Setup};
 
 /// A layer that takes headers; tests send nothing else.
@@ -66,7 +66,7 @@ impl Pair {
     /// Makes a pair over a provider with these settings. `tune` may change the configuration.
     pub fn new(settings: Settings, tune: impl FnOnce(&mut OfiConfig)) -> Pair {
         let world = World::new(&Control::load(&library_path()).1, settings);
-        let mut cfg = netmod_core::Config::default().ofi;
+        let mut cfg = netmod_ofi::OfiConfig::default();
         cfg.library = library_path().display().to_string();
         (cfg.provider, cfg.domain) = ("fake".into(), world.name().into());
         tune(&mut cfg);

@@ -1,9 +1,9 @@
 //! A world of netmods over the fake provider.
 
-use netmod_core::config::OfiConfig;
 use netmod_core::{PeerName, Time};
 use netmod_fake_fabric::{Control, Node, Progress, Settings, ToTheDead, World, library_path};
 use netmod_harness::schedules::{Run, Seen};
+use netmod_ofi::OfiConfig;
 use netmod_ofi::{Ofi, OfiNetmod, Setup};
 
 use crate::setting::Setting;

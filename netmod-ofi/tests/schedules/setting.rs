@@ -6,9 +6,9 @@ use std::time::Duration;
 use libfabric_sys::consts::{
     FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR,
 };
-use netmod_core::Config;
-use netmod_core::config::OfiConfig;
+
 use netmod_fake_fabric::{AddressFormat, Again, Failure, MrDialect, Progress, Settings, ToTheDead};
+use netmod_ofi::OfiConfig;
 
 use netmod_harness::Rng;
 use netmod_harness::schedules::Plan;
@@ -33,7 +33,7 @@ pub struct Setting {
 pub fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed);
     let frame = rng.pick(&[1 << 10, 1 << 10, 1500, 4 << 10, 16 << 10]);
-    let mut cfg = Config::default().ofi;
+    let mut cfg = OfiConfig::default();
     cfg.frame = frame;
     cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
     cfg.rx_memory = Some(rng.pick(&[64 << 10, 64 << 10, 256 << 10]));

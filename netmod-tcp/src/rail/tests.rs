@@ -9,8 +9,8 @@ use netmod_connection::{
     HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
 };
 use netmod_core::card::NodeSection;
-use netmod_core::config::TcpConfig;
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
+use crate::config::TcpConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
     Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,
@@ -74,7 +74,7 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) fn new(tune: impl Fn(&mut TcpConfig)) -> Two {
-        let mut cfg = netmod_core::Config::default().tcp;
+        let mut cfg = crate::config::TcpConfig::default();
         cfg.interface = "127.0.0.1".into();
         cfg.rails_loopback = RAILS;
         tune(&mut cfg);

@@ -9,7 +9,6 @@ mod only;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use netmod_core::config::VerbsConfig;
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, Finalize, GroupId, Header, Io, Module,
     Netmod, OnDone, Outcome, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, RxBytes, Time, Upper,
@@ -17,6 +16,7 @@ use netmod_core::{
 };
 use netmod_harness::schedules::memory::{Area, Pieces};
 use netmod_sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
+use netmod_verbs::VerbsConfig;
 use netmod_verbs::{Setup, VerbsNetmod};
 use only::{Only, Opened};
 
@@ -36,7 +36,7 @@ pub struct Setting {
 
 impl Setting {
     pub fn new(nodes: usize, per_node: usize) -> Setting {
-        let mut cfg = netmod_core::Config::default().verbs;
+        let mut cfg = netmod_verbs::VerbsConfig::default();
         cfg.detect = Duration::from_secs(1);
         let (fabric, device) = (Settings::default(), DeviceSettings::new("sim0"));
         Setting { nodes, per_node, cfg, fabric, device, without_xrc: Vec::new() }

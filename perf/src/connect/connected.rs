@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ch3_shim::Config;
 use ch3_shim::{ANY_SOURCE, Builder, Comm, Device};
-use netmod_core::Config;
 
 use super::Memory;
 use crate::cli::ConnectArgs;
@@ -59,7 +59,7 @@ fn measure(dev: &mut Device, args: &ConnectArgs) -> Result<Vec<Row>> {
 
 /// Makes a device of the second job.
 fn second(dev: &Device, args: &ConnectArgs, pm: MemoryPm) -> Result<Device> {
-    let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    let mut cfg = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = dev.netmods().first() {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(e.to_string()))?;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ch3_shim::Builder;
-use netmod_core::Config;
+use ch3_shim::Config;
 
 use super::Memory;
 use crate::error::{Failure, Result};
@@ -13,7 +13,7 @@ use crate::report::Row;
 /// Measures a device in a job of `ranks` processes that do not exist: the memory of an unconnected
 /// VC to each, and of knowing them.
 pub(super) fn measure(ranks: u32, netmod: Option<&str>) -> Result<Vec<Row>> {
-    let (mut cfg, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+    let mut cfg = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     if let Some(name) = netmod {
         cfg.set("NETMOD", name).map_err(|e| Failure::new(format!("--netmod: {e}")))?;
     }

@@ -1,7 +1,7 @@
 //! Describes the sizes at which a netmod sends eagerly, and the modes that the device chooses for
 //! larger messages.
 
-use netmod_core::Config;
+use ch3_shim::Config;
 use netmod_lmt::choice::{self, Policy, Side};
 use netmod_lmt::rates::{FROM, Measured, Rates};
 use netmod_lmt::{Mode, Modes, coop, probe};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use ch3_shim::Config;
 use libfabric_sys::Library;
 use libfabric_sys::consts::{FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL};
-use netmod_core::Config;
 use netmod_ofi::address::{format_name, show};
 use netmod_ofi::choose::{Entry, Remedy, Survey, Verdict, survey};
 use netmod_ofi::fi::info::Facts;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use netmod_core::Config;
+use ch3_shim::Config;
 
 use super::Item;
 use crate::launch::NETMODS;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use netmod_core::Config;
+use ch3_shim::Config;
 use netmod_matching::{Filter, Host, Location, Omitted, Rules};
 use netmod_nics::{Found, Lookups};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &PairingArgs) -> Result<()> {
     let filter = match &args.interfaces {
         Some(filter) => filter.clone(),
         None => {
-            let (config, _) = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
+            let config = Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
             config.tcp.interface.parse().map_err(|e| Failure::new(format!("NETMOD_TCP_INTERFACE: {e}")))?
         }
     };

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::{Bootstrap, Builder, Device, VirtualClock};
-use netmod_core::{Config, Time};
+use netmod_core::Time;
 use netmod_tcp::link::LinkConfig;
 
 use crate::bootstrap::{PmState, RankPm};

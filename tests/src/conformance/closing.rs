@@ -3,8 +3,8 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use ch3_shim::Config;
 use ch3_shim::{Error, Mode};
-use netmod_core::Config;
 
 use crate::board::Board;
 

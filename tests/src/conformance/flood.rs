@@ -2,8 +2,8 @@
 //!
 //! Windows are small here, so that few messages make a flood.
 
+use ch3_shim::Config;
 use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, FlowReport, Mode, Request};
-use netmod_core::Config;
 
 use super::{
     NetmodFactory, await_go, check, go, other, pattern, recv, run_devices, run_job_with, send, settle,

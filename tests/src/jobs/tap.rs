@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Answer, Asked, Bootstrap, Builder, Device, Silence};
 use netmod_core::card::BodyReader;
-use netmod_core::{Card, CardWriter, Config, PeerName};
+use netmod_core::{Card, CardWriter, PeerName};
 
 use crate::factory::{Capabilities, NetmodFactory, Tcp};
 

@@ -6,9 +6,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ch3_shim::Config;
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Builder, Device, VirtualClock};
-use netmod_core::{Config, ReqId, SideTable, VcId};
+use netmod_core::{ReqId, SideTable, VcId};
 
 use self::netmod::{Scripted, Solo};
 use crate::remote::{Regions, Remote};

@@ -5,17 +5,25 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ch3_shim::{Builder, NetmodSetup};
+use ch3_shim::Builder;
+use netmod_core::config::Kind;
 use netmod_core::{
     Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
-    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward, Report,
+    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward, Report, settings,
 };
 use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
 
 /// Its name, as in `NETMOD=third`.
 pub const NAME: &str = "third";
-/// The suffix of its setting: `NETMOD_THIRD_LABEL`, by which a status report tells it from others.
-const LABEL: &str = "LABEL";
+
+settings! {
+    /// Settings of the netmod `third`.
+    ThirdConfig: "A third party's netmod" {
+        label: String = "plain".to_owned(), "NETMOD_THIRD_LABEL", Kind::Text { max: 64 },
+            "label by which a status report tells the netmod from others";
+    }
+    check: |_| Ok(())
+}
 
 /// What a rank is given when it joins the job: the job key, and who shares its cores.
 pub type Joined = ([u8; 32], Pollers);
@@ -71,9 +79,14 @@ impl Room {
 }
 
 /// Registers the netmod with a device's builder.
-pub fn register(builder: Builder, room: &Room) -> Builder {
+///
+/// # Errors
+/// Fails if the name is taken, or if the environment has a label that is not accepted.
+pub fn register(builder: Builder, room: &Room) -> ch3_shim::Result<Builder> {
     let room = room.clone();
-    builder.register(NAME, move |setup| Ok(Box::new(Third::open(&room, setup)?)))
+    builder.register_with(NAME, move |setup, cfg: &ThirdConfig| {
+        Ok(Box::new(Third { label: cfg.label.clone(), ..Third::new(&room, setup.me) }))
+    })
 }
 
 /// The netmod's figures, a type that the device does not know.
@@ -99,19 +112,8 @@ impl Third {
             inner: LoopbackNetmod::new(Arc::clone(&room.fabric), me),
             room: room.clone(),
             has_key: false,
-            label: "plain".into(),
+            label: ThirdConfig::default().label,
         }
-    }
-
-    fn open(room: &Room, setup: &NetmodSetup) -> Result<Third, String> {
-        let mut third = Third::new(room, setup.me);
-        if let Some(label) = setup.variable(LABEL) {
-            if label.len() > 64 {
-                return Err("NETMOD_THIRD_LABEL is longer than 64 bytes".into());
-            }
-            third.label = label.to_owned();
-        }
-        Ok(third)
     }
 }
 

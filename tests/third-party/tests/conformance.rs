@@ -1,11 +1,13 @@
 //! A registered netmod passes the conformance suite, and takes part in what built-in ones take part in.
 
+use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
-use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Config, Module, Pollers};
+use ch3_shim::{Bootstrap, Builder, Device, NetmodSetup};
+use netmod_core::config::{Kind, Origin};
+use netmod_core::{DeviceError, Module, Pollers};
 use netmod_tests::board::{Board, run_devices};
 use netmod_tests::factory::{Capabilities, NetmodFactory, bare_name};
-use netmod_third_party::{NAME, Room, Third, ThirdReport, register};
+use netmod_third_party::{NAME, Room, Third, ThirdConfig, ThirdReport, register};
 
 /// Devices over the registered netmod.
 #[derive(Clone, Debug)]
@@ -77,7 +79,7 @@ impl NetmodFactory for Beside {
     fn job(&self, _ranks: u32) {}
 
     fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        register(Builder::new(cfg, boot), &self.1).build()
+        register(Builder::new(cfg, boot), &self.1)?.build()
     }
 
     fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
@@ -154,8 +156,9 @@ fn the_order_of_preference_decides() {
 fn it_is_preferred_by_default() {
     let mut board = Board::new(1);
     let boot = Box::new(board.place(0));
-    let mut dev =
-        register(Builder::new(Config::default(), boot), &Room::new(1, 1 << 16)).build().expect("a device");
+    let mut dev = register(Builder::new(Config::default(), boot), &Room::new(1, 1 << 16))
+        .and_then(Builder::build)
+        .expect("a device");
     assert_eq!(dev.status().netmods.first().map(String::as_str), Some(NAME));
     dev.finalize().expect("finalizes");
 }
@@ -172,12 +175,59 @@ fn a_setting_of_its_own_reaches_it() {
         return;
     }
     let builder = Builder::from_env().expect("a job of one");
-    let mut dev = register(builder, &Room::new(1, 1 << 16)).build().expect("a device");
+    let mut dev = register(builder, &Room::new(1, 1 << 16)).and_then(Builder::build).expect("a device");
     let opened = dev.status().opened;
     assert!(opened[0].starts_with("blue: "), "{opened:?}");
     assert_eq!(dev.netmod_report(), Some(ThirdReport { label: "blue".into() }));
     assert_eq!(dev.netmod_report::<u64>(), None, "no netmod has such a report");
     dev.finalize().expect("finalizes");
+}
+
+/// The environment as a program sees it, with one value too long and one name misspelt.
+#[test]
+fn its_table_takes_part_in_the_configuration() {
+    let cfg = |name: &str, value: &str| {
+        Config::from_lookup([(name.to_owned(), value.to_owned())]).expect("nobody knows the name yet")
+    };
+    let add = |cfg| {
+        let mut board = Board::new(1);
+        register(Builder::new(cfg, Box::new(board.place(0))), &Room::new(1, 1 << 16))
+    };
+    let mut builder = add(cfg("NETMOD_THIRD_LABEL", "blue")).expect("a label");
+    assert_eq!(builder.config().registered(), Some(&ThirdConfig { label: "blue".into() }));
+    assert_eq!(builder.config().warnings(), []);
+    let entry = builder.config().entries().last().expect("a setting");
+    assert_eq!((entry.name, entry.origin), ("NETMOD_THIRD_LABEL", Origin::Env));
+    builder.config().set("NETMOD_THIRD_LABEL", "red").expect("a label");
+    let mut dev = builder.build().expect("a device");
+    assert_eq!(dev.netmod_report(), Some(ThirdReport { label: "red".into() }));
+    dev.finalize().expect("finalizes");
+
+    let mut misspelt = add(cfg("NETMOD_THIRD_LABLE", "blue")).expect("a warning only");
+    let warning = misspelt.config().warnings()[0].to_string();
+    assert!(warning.ends_with("did you mean NETMOD_THIRD_LABEL?"), "{warning}");
+    let refused = add(cfg("NETMOD_THIRD_LABEL", &"x".repeat(65))).expect_err("a long label").to_string();
+    assert!(refused.contains("text of at most 64 bytes"), "{refused}");
+}
+
+#[test]
+fn a_table_with_variables_of_others_is_refused() {
+    let mut board = Board::new(2);
+    let builder = Builder::new(Config::default(), Box::new(board.place(0)));
+    let open = |_: &NetmodSetup, _: &ThirdConfig| Err(DeviceError::new(NAME, "never opened"));
+    let refused = builder.register_with("fourth", open).expect_err("a foreign prefix").to_string();
+    assert!(refused.contains("begin with NETMOD_FOURTH_, and NETMOD_THIRD_LABEL does not"), "{refused}");
+    netmod_core::settings! {
+        /// A table of a netmod `eager`.
+        Eager: "Eager" {
+            max: usize = 1, "NETMOD_EAGER_MAX", Kind::Count { min: 1, max: 2 }, "a name that is taken";
+        }
+        check: |_| Ok(())
+    }
+    let builder = Builder::new(Config::default(), Box::new(board.place(1)));
+    let open = |_: &NetmodSetup, _: &Eager| Err(DeviceError::new("eager", "never opened"));
+    let refused = builder.register_with("eager", open).expect_err("a taken name").to_string();
+    assert!(refused.contains("two tables of settings declare NETMOD_EAGER_MAX"), "{refused}");
 }
 
 #[test]
@@ -187,16 +237,15 @@ fn names_that_are_taken_or_unfit_are_refused() {
         let mut board = Board::new(1);
         let builder = Builder::new(Config::default(), Box::new(board.place(0)));
         builder
-            .register(name, |_| Err("never opened".into()))
-            .build()
+            .register(name, |_| Err(DeviceError::new(NAME, "never opened")))
             .expect_err("a name like this")
             .to_string()
     };
     assert!(with("tcp").contains("there is one of that name"));
     assert!(with("My Netmod").contains("lower-case letters"));
     let mut board = Board::new(1);
-    let twice = register(register(Builder::new(Config::default(), Box::new(board.place(0))), &room), &room);
-    assert!(twice.build().expect_err("twice").to_string().contains("there is one of that name"));
+    let once = register(Builder::new(Config::default(), Box::new(board.place(0))), &room).expect("once");
+    assert!(register(once, &room).expect_err("twice").to_string().contains("there is one of that name"));
 }
 
 #[test]
@@ -206,8 +255,10 @@ fn one_that_cannot_open_says_why() {
     let mut cfg = Config::default();
     cfg.netmods = vec![NAME.into()];
     let builder = Builder::new(cfg, Box::new(board.place(0)));
-    let error =
-        builder.register(NAME, |_| Err("no such hardware".into())).build().expect_err("nothing opens");
+    let error = builder
+        .register(NAME, |_| Err(DeviceError::new(NAME, "no such hardware")))
+        .and_then(Builder::build)
+        .expect_err("nothing opens");
     assert!(error.to_string().contains("no such hardware"), "{error}");
 }
 
@@ -218,8 +269,9 @@ fn one_that_has_opened_nothing_says_why() {
     let mut cfg = Config::default();
     cfg.netmods = vec![NAME.into()];
     let room = Room::new(2, 1 << 16).broken("its cable is not plugged in");
-    let error =
-        register(Builder::new(cfg, Box::new(board.place(0))), &room).build().expect_err("nothing opens");
+    let error = register(Builder::new(cfg, Box::new(board.place(0))), &room)
+        .and_then(Builder::build)
+        .expect_err("nothing opens");
     assert!(error.to_string().contains("its cable is not plugged in"), "{error}");
     let routes = run_devices(&Beside(&[NAME, "tcp"], room), 2, |_| {}, carrier);
     assert!(routes.iter().all(|route| route.starts_with("tcp: ")), "{routes:?}");

@@ -14,9 +14,7 @@ mod rest;
 mod unmet;
 
 use netmod_core::slab::{ReqKind, VcKind};
-use netmod_core::{
-    Config, Netmod, OnDone, Outcome, PacketFault, ReqId, Sent, SideTable, VcError, VcErrorKind, VcId,
-};
+use netmod_core::{Netmod, OnDone, Outcome, PacketFault, ReqId, Sent, SideTable, VcError, VcErrorKind, VcId};
 use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy};
 use netmod_lmt::cookie::{Cookie, Keyed, Offer, RingName, ShmDomain};
@@ -27,6 +25,7 @@ use netmod_lmt::{Action, Actions, Ending, Event, Fault, Mode, Modes, RecvLmt, Se
 use super::lent::send_with;
 use super::pool::segment_of;
 use super::{Ch3, DevIo, MpiReq, Owned, Role};
+use crate::Config;
 use crate::clock::Clock;
 use crate::pkt::{CookieLen, Packet};
 use crate::status::Status;

@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use netmod_core::Config;
+use crate::Config;
 
 use super::*;
 use crate::bootstrap::Bootstrap;

@@ -244,8 +244,8 @@ impl Engine {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
+    use crate::Config;
     use forks::Local;
-    use netmod_core::Config;
 
     use super::super::Shared;
     use super::*;

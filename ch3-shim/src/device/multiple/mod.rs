@@ -21,8 +21,8 @@ mod sync;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::Config;
 use forks::Local;
-use netmod_core::Config;
 
 use super::levels::sealed::Sealed;
 use super::{Builder, Comm, Device, Level, VcReport, Vci};
