@@ -43,6 +43,7 @@
 //! # Event loops
 //! A program that waits for other things too watches [`Vci::wait_fd`]; `examples/tokio.rs` does so.
 
+mod any_netmod;
 pub mod bootstrap;
 mod ch3;
 mod choice;
@@ -61,7 +62,7 @@ mod sys;
 pub mod tagmatch;
 mod tell;
 mod turns;
-pub mod wrapped;
+mod wrapped;
 
 pub use bootstrap::{Answer, Asked, Bootstrap, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};

@@ -8,67 +8,10 @@ use netmod_core::{
     ReqId, RxBuf, SendBuf, Time, VcError, VcErrorKind, VcId, VcLife, forward,
 };
 
+use crate::any_netmod::each;
+pub use crate::any_netmod::{AnyNetmod, Wrapper};
 use crate::choice::{self, Choice, Offer, Offered};
 use crate::turns::Turns;
-use crate::wrapped::Wrapper;
-
-macro_rules! each {
-    ($any:expr, $n:ident => $body:expr) => {
-        match $any {
-            #[cfg(feature = "shm")]
-            AnyNetmod::Shm($n) => $body,
-            #[cfg(feature = "tcp")]
-            AnyNetmod::Tcp($n) => $body,
-            #[cfg(feature = "ofi")]
-            AnyNetmod::Ofi($n) => $body,
-            #[cfg(feature = "verbs")]
-            AnyNetmod::Verbs($n) => $body,
-            AnyNetmod::Other($n) => $body,
-            AnyNetmod::Wrapped($n) => $body,
-        }
-    };
-}
-pub(crate) use each;
-
-/// One netmod. Built-in ones are dispatched without a virtual call.
-pub enum AnyNetmod {
-    /// Shared memory.
-    #[cfg(feature = "shm")]
-    Shm(Box<netmod_shm::ShmNetmod>),
-    /// TCP.
-    #[cfg(feature = "tcp")]
-    Tcp(Box<netmod_tcp::TcpNetmod>),
-    /// libfabric.
-    #[cfg(feature = "ofi")]
-    Ofi(Box<netmod_ofi::OfiNetmod>),
-    /// InfiniBand verbs.
-    #[cfg(feature = "verbs")]
-    Verbs(Box<netmod_verbs::IbvNetmod>),
-    /// Somebody else's.
-    Other(Box<dyn Netmod>),
-    /// One of them within a wrapper: see [`AnyNetmod::base`].
-    Wrapped(Box<dyn Wrapper>),
-}
-
-impl std::fmt::Debug for AnyNetmod {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(each!(self, n => n.name()))
-    }
-}
-
-impl AnyNetmod {
-    /// [`Netmod::i_start_contig_msg`] of any of them, out of the way of the fastest.
-    #[inline(never)]
-    fn start(
-        &mut self,
-        core: &mut Core,
-        vc: VcId,
-        hdr: &Header,
-        data: SendBuf,
-    ) -> Result<Option<ReqId>, VcError> {
-        each!(self, n => n.i_start_contig_msg(core, vc, hdr, data))
-    }
-}
 
 /// The netmod that was chosen for a VC.
 #[derive(Debug)]

@@ -1,22 +1,12 @@
 //! Netmods within wrappers: fault injection and capture, as the configuration asks for.
 
-use crate::Config;
-use netmod_core::{
-    Checkpoint, Diagnose, DynamicProcesses, Header, Module, Netmod, PeerName, VcLife, forward,
-};
+use netmod_core::{Header, Module, PeerName};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
+use crate::any_netmod::{AnyNetmod, Wrapper};
+use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::netset::{AnyNetmod, each};
 use crate::pkt::Packet;
-
-/// A netmod around another.
-pub trait Wrapper: Netmod {
-    /// What it wraps.
-    fn inner(&self) -> &AnyNetmod;
-    /// What it wraps.
-    fn inner_mut(&mut self) -> &mut AnyNetmod;
-}
 
 impl Wrapper for Faulty<AnyNetmod> {
     fn inner(&self) -> &AnyNetmod {
@@ -33,25 +23,6 @@ impl Wrapper for Capture<AnyNetmod> {
     }
     fn inner_mut(&mut self) -> &mut AnyNetmod {
         Capture::inner_mut(self)
-    }
-}
-
-impl AnyNetmod {
-    /// The netmod itself, without its wrappers: whoever needs to know which one it is asks here.
-    pub fn base(&self) -> &AnyNetmod {
-        let mut at = self;
-        while let AnyNetmod::Wrapped(w) = at {
-            at = w.inner();
-        }
-        at
-    }
-
-    /// As [`AnyNetmod::base`]. What is done to it the wrappers do not see.
-    pub fn base_mut(&mut self) -> &mut AnyNetmod {
-        match self {
-            AnyNetmod::Wrapped(w) => w.inner_mut().base_mut(),
-            base => base,
-        }
     }
 }
 
@@ -75,37 +46,4 @@ pub(crate) fn wrap(netmod: AnyNetmod, cfg: &Config, me: PeerName) -> Result<AnyN
         netmod = AnyNetmod::Wrapped(Box::new(Capture::new(netmod, file, payload_len)));
     }
     Ok(netmod)
-}
-
-/// Finds what is wrapped, for [`netmod_core::forward`].
-macro_rules! any {
-    ($netmod:expr, [$($vc:ident),*], $n:ident => $body:expr) => {
-        each!($netmod, $n => $body)
-    };
-}
-
-impl VcLife for AnyNetmod {
-    forward!(any: vc_init, set_card, refuse_peer, vc_destroy, vc_terminate, vc_abort, watch_peer, vc_revive);
-}
-
-impl DynamicProcesses for AnyNetmod {
-    forward!(any: connect_to_root, open_port, close_port, join_group, leave_group);
-}
-
-impl Checkpoint for AnyNetmod {
-    forward!(any: can_ckpt, ckpt_shutdown, ckpt_restart, ckpt_peer);
-}
-
-// SAFETY: each call goes to one netmod, which keeps the contract.
-#[allow(unsafe_code)]
-unsafe impl Netmod for AnyNetmod {
-    forward!(any: i_send_contig, i_start_contig_msg, send_noncontig, cancel_send, control_frame, flush, poll, release, wait_fd, arm, deadline);
-}
-
-impl Module for AnyNetmod {
-    forward!(any: name, threads, shares_memory, join_job, business_card, reachable, rma, finalize);
-}
-
-impl Diagnose for AnyNetmod {
-    forward!(any: failure, opened, describe, report, break_connection);
 }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use netmod_core::card::{BodyReader, BodyWriter};
 use crate::config::TcpConfig;
+use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::{Card, CardError, CardWriter, DeviceError};
 use netmod_matching::wire;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
+use netmod_core::config::units::{DAY, G, HOUR, K, M, MS};
 use netmod_core::config::{ConfigError, Kind, PortRange};
-use netmod_core::config::units::{K, M, G, MS, HOUR, DAY};
 use netmod_core::settings;
 
 const CONNECT: Duration = Duration::from_secs(30);

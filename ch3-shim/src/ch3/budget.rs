@@ -1,6 +1,8 @@
 //! Memory for unexpected messages: what this process grants its peers, lends them and uses itself.
 
-use netmod_core::{Config, VcId};
+use netmod_core::VcId;
+
+use crate::Config;
 
 use super::credit::{self, ENTRY, Terms};
 

@@ -11,9 +11,9 @@ use netmod_core::{
 use super::dropped::Dropped;
 use super::launcher::Asking;
 use super::leave::Departure;
-use super::multiple::Party;
 use super::register::{NetmodSetup, Registered};
 use super::serve::{Served, Server};
+use super::shared_boot::Party;
 use super::sharing::Sharing;
 use super::wait::Waiting;
 use super::watch::Watching;

@@ -24,6 +24,7 @@ mod raw;
 mod register;
 mod scope;
 mod serve;
+mod shared_boot;
 mod sharing;
 mod staged;
 mod status;

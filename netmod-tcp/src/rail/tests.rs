@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::config::TcpConfig;
 use netmod_connection::{
     HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
 };
 use netmod_core::card::NodeSection;
-use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
-use crate::config::TcpConfig;
+use netmod_core::rma::{Access, RegionId, RemoteKey};
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
     Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,

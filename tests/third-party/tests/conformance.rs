@@ -35,7 +35,7 @@ impl NetmodFactory for Registered {
     }
 
     fn device(&self, room: &Room, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        register(Builder::new(cfg, boot), room).build()
+        register(Builder::new(cfg, boot), room)?.build()
     }
 
     fn netmod(&self, room: &Room, rank: u32, _ranks: u32) -> NetSet {
@@ -199,7 +199,7 @@ fn its_table_takes_part_in_the_configuration() {
     let entry = builder.config().entries().last().expect("a setting");
     assert_eq!((entry.name, entry.origin), ("NETMOD_THIRD_LABEL", Origin::Env));
     builder.config().set("NETMOD_THIRD_LABEL", "red").expect("a label");
-    let mut dev = builder.build().expect("a device");
+    let dev = builder.build().expect("a device");
     assert_eq!(dev.netmod_report(), Some(ThirdReport { label: "red".into() }));
     dev.finalize().expect("finalizes");
 

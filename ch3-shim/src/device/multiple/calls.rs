@@ -6,47 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Engine, Multiple};
+use super::{Engine, Multiple, SharedMessage, SharedRequest};
 use crate::ch3::{Failure, Owned};
-use crate::device::{Comm, Completion, Device, Ended, Failed, Message, RawReq, Request, SomeFailed, Vci};
+use crate::device::{Comm, Completion, Device, Ended, Failed, RawReq, Request, SomeFailed, Vci};
 use crate::error::{Error, Result};
 use crate::pkt::Mode;
 use crate::status::Status;
 
 /// First and longest pause of a wait for one of several engines' requests.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-
-/// A send or receive of a [`Multiple`] device under way, whose buffer the device keeps.
-///
-/// Any thread may wait for it. A dropped one finishes by itself: what it holds is freed then.
-#[derive(Debug)]
-#[must_use = "wait for it, or the result is lost"]
-pub struct SharedRequest {
-    req: Request,
-    engine: u8,
-}
-
-/// A message that was matched by [`Device::improbe`] of a [`Multiple`] device.
-#[derive(Debug)]
-#[must_use = "a matched message is lost to every other receive"]
-pub struct SharedMessage {
-    message: Message,
-    engine: u8,
-}
-
-impl SharedMessage {
-    /// Its envelope and length.
-    pub fn status(&self) -> Status {
-        self.message.status()
-    }
-}
-
-impl SharedRequest {
-    /// Takes the request out, and leaves one of nothing.
-    fn take(&mut self) -> SharedRequest {
-        SharedRequest { req: self.req.take(), engine: self.engine }
-    }
-}
 
 fn shared(engine: u8) -> impl FnOnce(Request) -> SharedRequest {
     move |req| SharedRequest { req, engine }

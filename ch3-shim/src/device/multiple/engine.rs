@@ -7,9 +7,9 @@ use std::time::Duration;
 use forks::Origin;
 use netmod_core::{Arm, CompletionTable, PollOrder, Time};
 
-use super::Shared;
 use super::baton::{Baton, Sleeper, Work};
-use super::pushes::Pusher;
+use super::pushes::Push;
+use super::{Nap, Pusher, Shared};
 use crate::device::probe::Seen;
 use crate::device::{RawReq, Vci};
 use crate::error::{Error, Result};
@@ -24,14 +24,6 @@ pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 const SIBLING_NAP: Duration = Duration::from_millis(10);
 /// The longest nap of a thread that no other thread can wake.
 const UNWOKEN_NAP: Duration = Duration::from_millis(1);
-
-/// How long a thread may block.
-#[derive(Clone, Debug)]
-pub(super) struct Nap {
-    /// On the device's clock.
-    pub(super) until: Time,
-    length: Duration,
-}
 
 /// What a thread waits for.
 #[derive(Clone, Debug)]
@@ -155,6 +147,12 @@ pub(super) struct Engine {
     completions: Arc<CompletionTable>,
     spin: u32,
     origin: Origin,
+}
+
+impl Push for Engine {
+    fn push(&self) -> Option<bool> {
+        self.baton.try_with(|v| v.engine.is_staged() && v.engine.push())
+    }
 }
 
 impl Engine {

@@ -11,7 +11,6 @@ mod baton;
 #[cfg(test)]
 mod baton_model;
 mod blocking;
-mod boot;
 mod calls;
 mod engine;
 mod leave;
@@ -20,21 +19,62 @@ mod sync;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::Config;
 use forks::Local;
+use netmod_core::Time;
 
 use super::levels::sealed::Sealed;
-use super::{Builder, Comm, Device, Level, VcReport, Vci};
+use super::{Builder, Comm, Device, Level, Message, Request, VcReport, Vci};
 use crate::ch3::{DeviceStats, INTERNAL, WORLD};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::progress::HelperStats;
+use crate::status::Status;
 
-pub(super) use boot::Party;
-pub use calls::{SharedMessage, SharedRequest};
-use engine::{Engine, Nap};
-use pushes::Pusher;
+use engine::Engine;
+type Pusher = pushes::Pusher<Engine>;
+
+/// How long a thread may block.
+#[derive(Clone, Debug)]
+struct Nap {
+    /// On the device's clock.
+    until: Time,
+    length: Duration,
+}
+
+/// A send or receive of a [`Multiple`] device under way, whose buffer the device keeps.
+///
+/// Any thread may wait for it. A dropped one finishes by itself: what it holds is freed then.
+#[derive(Debug)]
+#[must_use = "wait for it, or the result is lost"]
+pub struct SharedRequest {
+    req: Request,
+    engine: u8,
+}
+
+/// A message that was matched by [`Device::improbe`] of a [`Multiple`] device.
+#[derive(Debug)]
+#[must_use = "a matched message is lost to every other receive"]
+pub struct SharedMessage {
+    message: Message,
+    engine: u8,
+}
+
+impl SharedMessage {
+    /// Its envelope and length.
+    pub fn status(&self) -> Status {
+        self.message.status()
+    }
+}
+
+impl SharedRequest {
+    /// Takes the request out, and leaves one of nothing.
+    fn take(&mut self) -> SharedRequest {
+        SharedRequest { req: self.req.take(), engine: self.engine }
+    }
+}
 
 /// Any number of threads use the device at once, through `&self` (`MPI_THREAD_MULTIPLE`).
 ///

@@ -5,16 +5,22 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use super::alarm::Alarm;
-use super::engine::Engine;
-use crate::progress::{Counts, Errand, Helper, HelperStats, Look, Staging};
+use crate::progress::{Counts, Errand, Helper, HelperStats, Look};
+
+/// An engine whose staged messages the helper sends.
+pub(super) trait Push: Send + Sync + 'static {
+    /// Sends what is staged, if no thread uses the engine. Returns true if some of it stays staged;
+    /// `None` if a thread uses the engine.
+    fn push(&self) -> Option<bool>;
+}
 
 /// The helper of a device's engines, and how it is told.
-pub(super) struct Pusher {
+pub(super) struct Pusher<E> {
     /// No helper is wanted.
     off: bool,
     alarm: Alarm,
     counts: Arc<Counts>,
-    engines: OnceLock<Weak<[Engine]>>,
+    engines: OnceLock<Weak<[E]>>,
     helper: Mutex<State>,
 }
 
@@ -26,28 +32,28 @@ enum State {
     Over,
 }
 
-impl Pusher {
-    pub(super) fn new(off: bool) -> Pusher {
+impl<E: Push> Pusher<E> {
+    pub(super) fn new(off: bool) -> Pusher<E> {
         let (engines, helper) = (OnceLock::new(), Mutex::new(State::Idle));
         Pusher { off, alarm: Alarm::new(), counts: Arc::default(), engines, helper }
     }
 
     /// Makes the engines known.
-    pub(super) fn serve(&self, engines: &Arc<[Engine]>) {
+    pub(super) fn serve(&self, engines: &Arc<[E]>) {
         // A second time would say the same.
         let _ = self.engines.set(Arc::downgrade(engines));
     }
 
     /// Something stays staged in an engine whose lock this thread has.
     #[inline]
-    pub(super) fn offer(self: &Arc<Pusher>) {
+    pub(super) fn offer(self: &Arc<Pusher<E>>) {
         if !self.off && self.alarm.raise() {
             self.tell();
         }
     }
 
     #[cold]
-    fn tell(self: &Arc<Pusher>) {
+    fn tell(self: &Arc<Pusher<E>>) {
         let mut helper = self.helper.lock();
         match &*helper {
             State::Started(helper) => helper.wake(),
@@ -78,12 +84,12 @@ impl Pusher {
 }
 
 /// What the thread does.
-struct Pushes {
-    pusher: Arc<Pusher>,
-    engines: Arc<[Engine]>,
+struct Pushes<E> {
+    pusher: Arc<Pusher<E>>,
+    engines: Arc<[E]>,
 }
 
-impl Errand for Pushes {
+impl<E: Push> Errand for Pushes<E> {
     fn look(&mut self) -> Look {
         let alarm = &self.pusher.alarm;
         if !alarm.take() {
@@ -91,8 +97,7 @@ impl Errand for Pushes {
         }
         let mut look = Look::Pushed;
         for engine in self.engines.iter() {
-            let kept = engine.baton.try_with(|v| v.engine.is_staged() && v.engine.push());
-            match kept {
+            match engine.push() {
                 Some(false) => {}
                 Some(true) => look = Look::Kept,
                 None if look == Look::Pushed => look = Look::Busy,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::bootstrap::{Answer, Asked, Bootstrap, Silence};
 
 /// The process manager and how far its engines are.
-pub(in crate::device) struct Party {
+pub(super) struct Party {
     boot: Box<dyn Bootstrap>,
     engines: u32,
     /// Barriers that the engines have entered, added up.
@@ -29,7 +29,7 @@ pub(in crate::device) struct Party {
 
 impl Party {
     /// The process manager's share of each engine.
-    pub(in crate::device) fn of(boot: Box<dyn Bootstrap>, engines: u8) -> Vec<EngineBoot> {
+    pub(super) fn of(boot: Box<dyn Bootstrap>, engines: u8) -> Vec<EngineBoot> {
         let engines = u32::from(engines);
         let answers = (0..engines).map(|_| VecDeque::new()).collect();
         let party = Party {
@@ -70,7 +70,7 @@ impl Party {
 }
 
 /// What an engine sees of the process manager.
-pub(in crate::device) struct EngineBoot {
+pub(super) struct EngineBoot {
     party: Arc<Mutex<Party>>,
     engine: u32,
     /// Barriers that this engine has entered.
