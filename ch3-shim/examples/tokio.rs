@@ -1,7 +1,8 @@
-//! MPI messages and ordinary sockets in one event loop: the device's descriptor is watched by tokio.
+//! MPI messages and ordinary sockets in one event loop: the device's descriptor is watched by
+//! tokio.
 //!
-//! Start it as a job of two: `nmrun -n 2 target/debug/examples/tokio`. The ranks play ping-pong while
-//! rank 0 serves, and rank 1 uses, an echo server of tokio's; both go on in the same thread.
+//! Start it as a job of two: `nmrun -n 2 target/debug/examples/tokio`. The ranks play ping-pong
+//! while rank 0 serves, and rank 1 uses, an echo server of tokio's; both go on in the same thread.
 
 #![allow(unsafe_code)]
 

@@ -65,9 +65,9 @@ impl AnyNetmod {
 
 /// A netmod around another.
 pub trait Wrapper: Netmod {
-    /// What it wraps.
+    /// Returns the wrapped netmod.
     fn inner(&self) -> &AnyNetmod;
-    /// What it wraps.
+    /// Returns the wrapped netmod.
     fn inner_mut(&mut self) -> &mut AnyNetmod;
 }
 
@@ -81,7 +81,7 @@ impl AnyNetmod {
         at
     }
 
-    /// As [`AnyNetmod::base`]. What is done to it the wrappers do not see.
+    /// Returns the netmod itself for a change, which the wrappers do not see.
     pub fn base_mut(&mut self) -> &mut AnyNetmod {
         match self {
             AnyNetmod::Wrapped(w) => w.inner_mut().base_mut(),

@@ -1,11 +1,11 @@
-//! What the device needs of whoever started the process.
+//! The process manager, as the device needs it.
 
 use std::os::fd::RawFd;
 
 use crate::Config;
 use netmod_pmi::{PmiError, ProcessManager, Settings};
 
-/// What became of a question to the process manager.
+/// The state of a question to the process manager.
 #[derive(Debug)]
 pub enum Asked<T> {
     /// It is answered.
@@ -23,7 +23,7 @@ pub enum Answer {
     Failed(Vec<u32>),
 }
 
-/// Why the process manager answers no more.
+/// The reason for which the process manager answers no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Silence {
     /// It is gone, and the job is to end with it.
@@ -34,7 +34,8 @@ pub enum Silence {
 
 /// A process manager, as the device sees it: who am I, a key-value space, a barrier.
 ///
-/// Implemented by [`ProcessManager`] (the launchers, and the singleton); tests implement it in memory.
+/// Implemented by [`ProcessManager`] (the launchers, and the singleton); tests implement it in
+/// memory.
 pub trait Bootstrap: Send {
     /// This process's rank.
     fn rank(&self) -> u32;
@@ -44,8 +45,8 @@ pub trait Bootstrap: Send {
     fn job_id(&self) -> String;
     /// Processes of the job on this node, this one included.
     fn local_size(&self) -> u32;
-    /// A number that tells the node of this process from the other nodes of the job. None if the process manager does
-    /// not tell.
+    /// A number that tells the node of this process from the other nodes of the job. None if the
+    /// process manager does not tell.
     fn node(&self) -> Option<u32> {
         None
     }
@@ -54,7 +55,8 @@ pub trait Bootstrap: Send {
         let _ = rank;
         None
     }
-    /// How many ranks before this one are on its node. None if the process manager does not tell.
+    /// Returns the number of ranks before this one on its node; `None` if the process manager does
+    /// not tell.
     fn local_rank(&self) -> Option<u32> {
         None
     }
@@ -63,14 +65,14 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// What the process manager says.
     fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String>;
-    /// A value published before the last barrier. It may wait for the process manager, so that only those ask who
-    /// are starting, or would wait for it anyhow.
+    /// A value published before the last barrier. It may wait for the process manager, so that only
+    /// those ask who are starting, or would wait for it anyhow.
     ///
     /// # Errors
     /// What the process manager says.
     fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
-    /// Asks for a value published before the last barrier; never waits. What is asked during a barrier may be
-    /// answered after it.
+    /// Asks for a value published before the last barrier; never waits. What is asked during a
+    /// barrier may be answered after it.
     ///
     /// # Errors
     /// What the process manager says.
@@ -82,32 +84,32 @@ pub trait Bootstrap: Send {
     /// # Errors
     /// What the process manager says.
     fn barrier_begin(&mut self) -> Result<(), String>;
-    /// Whether all processes have entered.
+    /// Returns true if all processes have entered.
     ///
     /// # Errors
     /// What the process manager says.
     fn barrier_poll(&mut self) -> Result<bool, String>;
-    /// A descriptor that becomes readable when a barrier may have ended, an answer may be there, or the process
-    /// manager is gone, until that was told.
+    /// A descriptor that becomes readable when a barrier may have ended, an answer may be there, or
+    /// the process manager is gone, until that was told.
     fn fd(&self) -> Option<RawFd>;
-    /// Asks for the ranks that the process manager knows to have failed, in ascending order, each once; never waits.
-    /// None of them if it ends the job on a failure, or does not tell.
+    /// Asks for the ranks that the process manager knows to have failed, in ascending order, each
+    /// once; never waits. None of them if it ends the job on a failure, or does not tell.
     ///
     /// # Errors
     /// What the process manager says.
     fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
         Ok(Asked::Now(Vec::new()))
     }
-    /// The next answer to a question that was to be answered later; never waits. Notices, too, when the process
-    /// manager is gone.
+    /// The next answer to a question that was to be answered later; never waits. Notices, too, when
+    /// the process manager is gone.
     ///
     /// # Errors
     /// No answer will come any more.
     fn answer(&mut self) -> Result<Option<Answer>, Silence> {
         Ok(None)
     }
-    /// Prepares this process to go on when another one fails: no signal by which the launcher tells of it
-    /// kills this process. The launcher must have been told not to end the job.
+    /// Prepares this process to go on when another one fails: no signal by which the launcher tells
+    /// of it kills this process. The launcher must have been told not to end the job.
     ///
     /// # Errors
     /// What the system says.

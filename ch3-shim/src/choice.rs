@@ -1,9 +1,11 @@
-//! Which netmod carries a VC: a pure function of the two cards, so that both ends come to the same.
+//! The choice of a VC's netmod: a pure function of the two cards, so that both ends come to the
+//! same.
 //!
-//! A card says in its section `device` which netmods the process has, in its order of preference, and which of them could not
-//! start. The order of the process with the lesser name counts. The first netmod in it that both ends have, and that reaches,
-//! gets the VC. Whether a netmod reaches is the netmod's to say; where the two ends see that differently, each may connect by
-//! another one, which the handshake finds out (`Refusal::OtherNetmod`).
+//! A card says in its section `device` which netmods the process has, in its order of preference,
+//! and which of them could not start. The order of the process with the lesser name counts. The
+//! first netmod in it that both ends have, and that reaches, gets the VC. Whether a netmod reaches
+//! is the netmod's to say; where the two ends see that differently, each may connect by another
+//! one, which the handshake finds out (`Refusal::OtherNetmod`).
 
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::{Card, CardError, CardWriter, PeerName};
@@ -22,11 +24,11 @@ pub(crate) const MAX_NETMODS: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offered {
     pub name: String,
-    /// Why it could not start.
+    /// Reason for which it could not start.
     pub failure: Option<String>,
 }
 
-/// What a process says of its device in its card.
+/// A process's netmods, as its card lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Version of the packets that it sends and understands.
@@ -101,13 +103,14 @@ impl Offer {
         self.netmods.iter().map(|n| n.name.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// What could not start, and why; empty if all could.
+    /// Returns the netmods that could not start, with the reasons; empty if all could.
     pub(crate) fn failures(&self) -> String {
         let failed = self.netmods.iter().filter_map(|n| Some(format!("{}: {}", n.name, n.failure.as_ref()?)));
         failed.collect::<Vec<_>>().join("; ")
     }
 
-    /// Why a netmod cannot be used at the end with this offer, which is `here` or `there`; `None` if it can.
+    /// Returns the reason for which a netmod cannot be used at the end with this offer, which is
+    /// `here` or `there`; `None` if it can.
     fn lacks(&self, name: &str, end: &str) -> Option<String> {
         match self.netmods.iter().find(|n| n.name == name) {
             None => Some(format!("not in NETMOD {end}")),
@@ -121,11 +124,12 @@ impl Offer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub netmod: String,
-    /// Why, and why not those before it: one line for people.
+    /// Reasons for it and against those before it: one human-readable line.
     pub why: String,
 }
 
-/// Chooses the netmod of a VC between two processes. The result is the same at both ends if `reaches` is.
+/// Chooses the netmod of a VC between two processes. The result is the same at both ends if
+/// `reaches` is.
 ///
 /// # Errors
 /// Why there is none: one line that names both orders.

@@ -8,9 +8,9 @@ use netmod_core::Time;
 
 /// A clock that stands still until somebody sets it: the time of a simulated job.
 ///
-/// Clones are the same clock, so that all devices of a simulation live at one time. A blocking call of a
-/// device with such a clock returns only if another thread moves it, or if what it waits for comes; a
-/// simulation uses the forms that do not block.
+/// Clones are the same clock, so that all devices of a simulation live at one time. A blocking call
+/// of a device with such a clock returns only if another thread moves it, or if what it waits for
+/// comes; a simulation uses the forms that do not block.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock(Arc<AtomicU64>);
 
@@ -20,7 +20,7 @@ impl VirtualClock {
         VirtualClock::default()
     }
 
-    /// What it shows.
+    /// Returns the time that it shows.
     pub fn now(&self) -> Time {
         Time(self.0.load(Ordering::Relaxed))
     }
@@ -31,7 +31,7 @@ impl VirtualClock {
     }
 }
 
-/// Where a device reads the time.
+/// The source of a device's time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's monotonic clock, since this moment.

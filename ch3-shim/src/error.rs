@@ -13,13 +13,13 @@ fn list(failures: &[Failure]) -> String {
     failures.iter().map(|f| f.cause.to_string()).collect::<Vec<_>>().join("; ")
 }
 
-/// Why an operation failed.
+/// The error of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The rank is not one of the communicator's.
     #[error("rank {rank} is not in the communicator, whose size is {size}")]
     Rank {
-        /// What was asked for.
+        /// The rank of the call.
         rank: i32,
         /// Processes of the communicator.
         size: u32,
@@ -39,15 +39,15 @@ pub enum Error {
     #[error(transparent)]
     Peer(#[from] VcError),
     /// A receive or probe from any source may wait for a process that has failed
-    /// (`MPI_ERR_PROC_FAILED_PENDING`). The receive stays as it is, unless it was given away with the call
-    /// that says so; it can be waited for again after [`crate::Vci::ack_failures`].
+    /// (`MPI_ERR_PROC_FAILED_PENDING`). The receive stays as it is, unless it was given away with
+    /// the call that says so; it can be waited for again after [`crate::Vci::ack_failures`].
     #[error("a message from any source may never come: {cause}{}; acknowledge it (ack_failures) to wait for the other processes", more(*.others))]
     PendingFailed {
         /// A rank that has failed, and was not acknowledged.
         rank: u32,
-        /// Why it has.
+        /// Cause of the failure.
         cause: VcError,
-        /// How many others have failed and were not acknowledged.
+        /// Number of other failures that were not acknowledged.
         others: usize,
     },
     /// Processes have failed, which nobody has acknowledged.

@@ -1,8 +1,8 @@
 //! The MPI device layer over netmods.
 //!
 //! A [`Device`] is one MPI process: it sends and receives tagged messages between the ranks of a
-//! job, over whichever netmod reaches each peer. Start the program under a process manager (`nmrun`,
-//! `mpiexec.hydra`, `srun --mpi=pmi2`) or alone, as a job of one.
+//! job, over whichever netmod reaches each peer. Start the program under a process manager
+//! (`nmrun`, `mpiexec.hydra`, `srun --mpi=pmi2`) or alone, as a job of one.
 //!
 //! ```
 //! use ch3_shim::{ANY_TAG, Device};
@@ -36,9 +36,9 @@
 //! ```
 //!
 //! # Threads
-//! The thread level is a type: [`Device`] is `Device<`[`Serialized`]`>`, which any one thread uses at a time;
-//! a `Device<`[`Funneled`]`>` stays in its thread; a `Device<`[`Multiple`]`>` is shared by all threads.
-//! [`Device::init_thread`] makes one of a given level. Misuse does not compile.
+//! The thread level is a type: [`Device`] is `Device<`[`Serialized`]`>`, which any one thread uses
+//! at a time; a `Device<`[`Funneled`]`>` stays in its thread; a `Device<`[`Multiple`]`>` is shared
+//! by all threads. [`Device::init_thread`] makes one of a given level. Misuse does not compile.
 //!
 //! # Event loops
 //! A program that waits for other things too watches [`Vci::wait_fd`]; `examples/tokio.rs` does so.

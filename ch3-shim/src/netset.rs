@@ -16,9 +16,9 @@ use crate::turns::Turns;
 /// The netmod that was chosen for a VC.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Which of the set.
+    /// Index in the set.
     pub netmod: u8,
-    /// Why, and why not those before it.
+    /// Reasons for it and against those before it.
     pub why: String,
     /// The peer's netmods in order of preference.
     pub order: String,
@@ -40,7 +40,7 @@ pub struct NetSet {
     /// The netmod polled last: its are the buffers on loan.
     polled: usize,
     turns: Turns,
-    /// What the card says of them, with those that could not start.
+    /// The card's list of them, with those that could not start.
     offer: Offer,
 }
 
@@ -72,7 +72,7 @@ impl NetSet {
         NetSet { mods, polled: 0, turns, offer }
     }
 
-    /// What the card says of the netmods.
+    /// Returns the card's list of the netmods.
     pub(crate) fn offer(&self) -> &Offer {
         &self.offer
     }
@@ -103,8 +103,8 @@ impl NetSet {
         self.netmods().find_map(|m| m.report()?.downcast().ok()).map(|report| *report)
     }
 
-    /// Chooses the netmod of the VC with a process, as that process does from the card of this one. `me` is the name by which
-    /// the peer knows this process.
+    /// Chooses the netmod of the VC with a process, as that process does from the card of this one.
+    /// `me` is the name by which the peer knows this process.
     ///
     /// # Errors
     /// Why no netmod that both have reaches.
@@ -397,7 +397,7 @@ impl Diagnose for NetSet {
         None
     }
 
-    /// Of the set: only if each of them has failed, the first one's reason.
+    /// Returns the first netmod's reason if each of them has failed.
     fn failure(&self) -> Option<&str> {
         let mut all = self.mods.iter().map(Diagnose::failure);
         let first = all.next()??;

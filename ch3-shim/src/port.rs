@@ -1,10 +1,10 @@
 //! The name of a port: one word of text with which a process of another job can connect.
 //!
-//! `netmod-port:` and then, in base64url without padding: version (1 byte), tag (8, little-endian), key (32),
-//! business card of the process that accepts, CRC-32 of all that (4, little-endian).
+//! `netmod-port:` and then, in base64url without padding: version (1 byte), tag (8, little-endian),
+//! key (32), business card of the process that accepts, CRC-32 of all that (4, little-endian).
 //!
-//! The name holds the port's key: who knows the name may connect, so it is passed on like a password (a file
-//! with mode 0600, not a public place).
+//! The name holds the port's key: who knows the name may connect, so it is passed on like a
+//! password (a file with mode 0600, not a public place).
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub struct PortName {
     pub(crate) card: Card,
 }
 
-/// What is wrong with the text of a port name.
+/// The error of a text that is no port name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortNameError {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Entries that each list of a report has at most; the counts beside it are of all.
 pub const LISTED: usize = 16;
 
-/// What a device knows of itself ([`crate::Vci::status`]). Counts are complete; lists hold the most telling
-/// entries, at most [`LISTED`] of them.
+/// A report of a device on itself ([`crate::Vci::status`]). Counts are complete; lists hold the
+/// most telling entries, at most [`LISTED`] of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
     /// Its rank in the job.
@@ -22,13 +22,13 @@ pub struct StatusReport {
     pub pid: u32,
     /// Seconds since it was made.
     pub age: f64,
-    /// What it does: `blocked`, `polled`, or how far it has left the job.
+    /// Activity: `blocked`, `polled`, or how far it has left the job.
     pub activity: String,
     /// The netmods, in order of preference.
     pub netmods: Vec<String>,
-    /// What each of them has opened, or why nothing.
+    /// Interfaces that each of them has opened, or the reason for none.
     pub opened: Vec<String>,
-    /// Who shares this process's cores, and what that means for waits.
+    /// Processes that share this one's cores, and the effect on waits.
     #[serde(default)]
     pub cores: String,
     /// Settings that are not the default: name, value, origin.
@@ -62,11 +62,11 @@ pub struct VcStatus {
     pub peer: u32,
     /// State in the close protocol.
     pub state: String,
-    /// Why it is down, if it is.
+    /// Cause if it is down.
     pub down: Option<String>,
-    /// Why it has its netmod, and not another.
+    /// Reasons for its netmod and against the others.
     pub choice: String,
-    /// What the netmod says: connection, queue.
+    /// Connection and queue, as the netmod describes them.
     pub netmod: String,
     /// Requests that are bound to it.
     pub requests: usize,
@@ -78,15 +78,16 @@ pub struct VcStatus {
     pub messages: [u64; 2],
     /// Bytes sent and received.
     pub bytes: [u64; 2],
-    /// What large messages from it have taken lately, of lengths of which two ways were tried.
+    /// Recent speed of large messages from it, for the lengths at which two modes were tried.
     #[serde(default)]
     pub large: Vec<LargeStatus>,
-    /// Why large messages do not move as `NETMOD_LMT` says, if they do not.
+    /// Reason for which large messages do not move as `NETMOD_LMT` says.
     #[serde(default)]
     pub lmt: Option<String>,
 }
 
-/// What large messages of about one length have taken by either way within a node, see [`netmod_lmt::autotune`].
+/// Speed of large messages of about one length in either mode within a node, see
+/// [`netmod_lmt::autotune`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LargeStatus {
     /// Their length.
@@ -121,7 +122,7 @@ pub struct RequestStatus {
     pub id: String,
     /// `send` or `receive`.
     pub kind: String,
-    /// What it waits for.
+    /// Event that it waits for.
     pub waits_for: String,
     /// The other rank; `None` if any source will do.
     pub peer: Option<u32>,
@@ -242,13 +243,14 @@ impl StatusReport {
         out
     }
 
-    /// As one line of JSON.
+    /// Returns the report as one line of JSON.
     pub fn json(&self) -> String {
         // Strings, numbers and maps with keys of text can always be written.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// In a few words, what this rank has in common with others that are stuck alike: no numbers, no ranks.
+    /// In a few words, what this rank has in common with others that are stuck alike: no numbers,
+    /// no ranks.
     pub fn signature(&self) -> String {
         let mut parts = vec![self.activity.clone()];
         parts.extend(self.waits.keys().map(|w| format!("waits for {w}")));

@@ -1,4 +1,4 @@
-//! What is known of a finished message.
+//! The status of a finished message.
 
 /// The envelope and the length of a finished message (`MPI_Status`).
 ///
@@ -11,6 +11,6 @@ pub struct Status {
     pub tag: i32,
     /// Bytes received.
     pub len: usize,
-    /// Whether the request was cancelled before it matched.
+    /// True if the request was cancelled before it matched.
     pub cancelled: bool,
 }

@@ -1,5 +1,5 @@
-//! System calls of waiting: on several descriptors, on several as one, and being woken; of the thread that sends what is staged; and of a
-//! process's end.
+//! System calls of waiting: on several descriptors, on several as one, and being woken; of the
+//! thread that sends what is staged; and of a process's end.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// What has become readable.
+/// The descriptors that have become readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ready {
     /// One of the descriptors or more.
@@ -20,7 +20,8 @@ pub(crate) struct Ready {
     pub(crate) first: bool,
 }
 
-/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends the wait early.
+/// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends
+/// the wait early.
 pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<Ready> {
     // As a rule a netmod's and the process manager's: a wait needs no memory then.
     let mut few = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 8];
@@ -48,8 +49,8 @@ pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<Read
     }
 }
 
-/// Sends to a socket (`send(2)`) without waiting and, if nobody reads it any more, without a SIGPIPE: the
-/// program may be one that does not ignore that.
+/// Sends to a socket (`send(2)`) without waiting and, if nobody reads it any more, without a
+/// SIGPIPE: the program may be one that does not ignore that.
 pub(crate) fn send_quietly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: `bytes` is live and of its length.
     let n = unsafe {
@@ -64,8 +65,8 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Listens at a new Unix socket to which nobody but this user can connect, from its first moment on: Linux gives it the mode of the
-/// descriptor when it is bound (`unix(7)`), less the umask.
+/// Listens at a new Unix socket to which nobody but this user can connect, from its first moment
+/// on: Linux gives it the mode of the descriptor when it is bound (`unix(7)`), less the umask.
 pub(crate) fn listen_privately(path: &Path) -> io::Result<UnixListener> {
     let name = path.as_os_str().as_bytes();
     // SAFETY: all zeros is an address.
@@ -195,7 +196,8 @@ pub(crate) fn wake_on_time() {
 pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the first call fills `all`, the second reads it and fills `before`; they fail only for bad arguments.
+    // SAFETY: the first call fills `all`, the second reads it and fills `before`; they fail only
+    // for bad arguments.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0

@@ -1,4 +1,4 @@
-//! What a user is to know.
+//! Warnings for the user.
 
 use std::fmt::Display;
 

@@ -1,8 +1,9 @@
-//! Whose turn it is among several netmods.
+//! The order in which several netmods are polled.
 //!
-//! The preferred one comes first, and the others only if it brings nothing. To look at a network in vain may cost a system call, which
-//! messages through memory should not pay for; so what has been quiet for long is looked at seldom. And now and then another
-//! one comes first, so that none waits for ever while those before it have something in each poll.
+//! The preferred one comes first, and the others only if it brings nothing. To look at a network in
+//! vain may cost a system call, which messages through memory should not pay for; so what has been
+//! quiet for long is looked at seldom. And now and then another one comes first, so that none waits
+//! for ever while those before it have something in each poll.
 
 /// Polls in vain after which a netmod, but for the preferred one, is looked at seldom.
 const QUIET: u32 = 256;
@@ -18,7 +19,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Of so many; there may be none.
+    /// Makes a schedule of so many netmods; there may be none.
     pub(crate) fn new(netmods: usize) -> Turns {
         Turns { turn: 0, quiet: vec![0; netmods] }
     }
@@ -31,14 +32,14 @@ impl Turns {
         if self.turn.is_multiple_of(SELDOM) { first() } else { 0 }
     }
 
-    /// Who comes at a place of this poll's order.
+    /// Returns the netmod at a place of this poll's order.
     #[inline]
     pub(crate) fn at(&self, first: usize, place: usize) -> usize {
         let i = first + place;
         if i < self.quiet.len() { i } else { i - self.quiet.len() }
     }
 
-    /// Whether it is looked at in this poll.
+    /// Returns true if it is looked at in this poll.
     #[inline]
     pub(crate) fn is_due(&self, i: usize) -> bool {
         i == 0 || self.quiet[i] < QUIET || self.turn.is_multiple_of(SELDOM)
@@ -50,7 +51,7 @@ impl Turns {
         self.quiet[i] = if busy { 0 } else { self.quiet[i].saturating_add(1) };
     }
 
-    /// Whatever comes next is looked for in all of them.
+    /// Makes the next poll look at all of them.
     pub(crate) fn wake(&mut self) {
         self.quiet.fill(0);
     }
@@ -60,7 +61,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Polls in which each was looked at, if those that `busy` names bring something each time, which ends the poll.
+    /// Polls in which each was looked at, if those that `busy` names bring something each time,
+    /// which ends the poll.
     fn looks(netmods: usize, busy: &[usize], polls: u32) -> Vec<Vec<u32>> {
         let mut turns = Turns::new(netmods);
         let mut looks = vec![vec![]; netmods];

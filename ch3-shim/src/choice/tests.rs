@@ -28,7 +28,8 @@ fn offers() -> Vec<Offer> {
     lists.into_iter().map(Offer::new).collect()
 }
 
-/// All small cases: two processes, with every order of up to three netmods, and every set of those that reach.
+/// All small cases: two processes, with every order of up to three netmods, and every set of those
+/// that reach.
 #[test]
 fn both_ends_choose_the_same() {
     let all = offers();

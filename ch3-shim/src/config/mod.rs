@@ -77,8 +77,8 @@ impl Config {
 
     /// Reads the configuration from names and values, as [`Config::from_env`] does.
     ///
-    /// Names that are not `NETMOD` or `NETMOD_*`, and `NETMOD_TEST_*`, are skipped. If a name occurs
-    /// twice, the last value counts.
+    /// Names that are not `NETMOD` or `NETMOD_*`, and `NETMOD_TEST_*`, are skipped. If a name
+    /// occurs twice, the last value counts.
     ///
     /// # Errors
     /// Fails if a variable's value is not accepted.

@@ -53,7 +53,7 @@ impl Vci {
         self.send_mode(data, dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Vci::send`], in a send mode.
+    /// Works like [`Vci::send`], in a send mode.
     ///
     /// # Errors
     /// As [`Vci::send`].

@@ -23,9 +23,9 @@ impl Vci {
     /// same node.
     ///
     /// # Errors
-    /// A netmod that cannot be saved; of a netmod. [`Error::Timeout`] if a peer of this node makes no
-    /// progress for `NETMOD_CLOSE_TIMEOUT`: while large messages are in the middle of shared memory
-    /// nothing has changed then; behind that it may be called again, or taken back by
+    /// A netmod that cannot be saved; of a netmod. [`Error::Timeout`] if a peer of this node makes
+    /// no progress for `NETMOD_CLOSE_TIMEOUT`: while large messages are in the middle of shared
+    /// memory nothing has changed then; behind that it may be called again, or taken back by
     /// [`Vci::ckpt_restart`]. The text says which.
     pub fn ckpt_shutdown(&mut self) -> Result<()> {
         self.check_origin()?;
@@ -79,12 +79,13 @@ impl Vci {
         }
     }
 
-    /// Goes on after [`Vci::ckpt_shutdown`]: connections are made again, and go on where they were. An event loop asks
-    /// for [`Vci::wait_fd`] anew. Returns this process's business card as it is now, for
-    /// [`Vci::ckpt_peer`] in others.
+    /// Goes on after [`Vci::ckpt_shutdown`]: connections are made again, and go on where they were.
+    /// An event loop asks for [`Vci::wait_fd`] anew. Returns this process's business card as it is
+    /// now, for [`Vci::ckpt_peer`] in others.
     ///
     /// # Errors
-    /// If it was not shut down; if the network cannot be opened again, after which it may be called again.
+    /// If it was not shut down; if the network cannot be opened again, after which it may be called
+    /// again.
     pub fn ckpt_restart(&mut self) -> Result<Vec<u8>> {
         self.check_origin()?;
         self.tick();

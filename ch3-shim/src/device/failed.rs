@@ -24,7 +24,7 @@ pub struct Completion {
 /// It becomes an [`Error`] by `?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Why it has failed.
+    /// Cause of the failure.
     pub error: Error,
     /// Envelope and length: of a truncated message what was received, of others what is known.
     pub status: Status,

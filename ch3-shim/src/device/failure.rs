@@ -1,10 +1,11 @@
-//! Failures as the program sees them: who has failed, what that means for receives from any source, and how
-//! it goes on afterwards.
+//! Failures as the program sees them: who has failed, what that means for receives from any source,
+//! and how it goes on afterwards.
 //!
-//! A receive from any source that no message has matched may have waited for the very process that failed. So
-//! its wait ends with [`Error::PendingFailed`], while the receive stays posted: it can be waited for again once
-//! the program has acknowledged the failure ([`Vci::ack_failures`]). This is ULFM's
-//! `MPI_ERR_PROC_FAILED_PENDING`. When no process is left that could send, such a receive fails for good.
+//! A receive from any source that no message has matched may have waited for the very process that
+//! failed. So its wait ends with [`Error::PendingFailed`], while the receive stays posted: it can
+//! be waited for again once the program has acknowledged the failure ([`Vci::ack_failures`]). This
+//! is ULFM's `MPI_ERR_PROC_FAILED_PENDING`. When no process is left that could send, such a receive
+//! fails for good.
 
 use netmod_core::{PollOrder, VcError};
 
@@ -13,26 +14,28 @@ use crate::ch3::{Failure, Hope};
 use crate::error::{Error, Result};
 use crate::tagmatch::{ANY_SOURCE, Pattern};
 
-/// Polls that a wait makes at most, each of which finds something, before it ends because of a failure.
+/// Polls that a wait makes at most, each of which finds something, before it ends because of a
+/// failure.
 const PATIENCE: u32 = 64;
 
 impl Vci {
-    /// The processes that have failed, as far as this process knows: by a lost connection, or because the
-    /// process manager says so. One that has connected again is not among them.
+    /// The processes that have failed, as far as this process knows: by a lost connection, or
+    /// because the process manager says so. One that has connected again is not among them.
     pub fn failed(&self) -> Vec<Failure> {
         self.ch3.failures.iter().cloned().collect()
     }
 
-    /// Acknowledges all failures known so far, so that receives from any source wait for the other processes
-    /// again; returns those that had not been acknowledged before.
+    /// Acknowledges all failures known so far, so that receives from any source wait for the other
+    /// processes again; returns those that had not been acknowledged before.
     pub fn ack_failures(&mut self) -> Vec<Failure> {
         self.ch3.acknowledge()
     }
 
-    /// Lets a failed process be used again: the failure is forgotten, its business card is fetched again, and
-    /// the next message makes a new connection. Requests that have failed stay failed. A process that connects
-    /// by itself needs no call. Makes progress first, so that a failure counts of which a refused send is all that
-    /// is known yet; does nothing else if the process has not failed.
+    /// Lets a failed process be used again: the failure is forgotten, its business card is fetched
+    /// again, and the next message makes a new connection. Requests that have failed stay failed. A
+    /// process that connects by itself needs no call. Makes progress first, so that a failure
+    /// counts of which a refused send is all that is known yet; does nothing else if the process
+    /// has not failed.
     ///
     /// # Errors
     /// A bad rank; no usable business card; a netmod that cannot go on.
@@ -48,8 +51,9 @@ impl Vci {
         self.ch3.reconnect(&mut self.engine.io(now), rank, &card).map_err(|e| self.explain(e))
     }
 
-    /// Why the wait for a request that is not finished must end: it is a receive from any source, and there is
-    /// a failure that was not acknowledged. `None` for every other request.
+    /// Returns the reason for which the wait for an unfinished request must end: it is a receive
+    /// from any source, and there is a failure that was not acknowledged. `None` for every other
+    /// request.
     pub fn pending_failure(&self, req: RawReq) -> Option<Error> {
         match self.ch3.hope(req.0) {
             Hope::Pending(e) => Some(e),
@@ -67,8 +71,8 @@ impl Vci {
         Ok(())
     }
 
-    /// Whether a wait for this request is over: the request is finished, or it is a receive from any source
-    /// that failures keep from finishing.
+    /// Returns true if a wait for this request is over: the request is finished, or it is a receive
+    /// from any source that failures keep from finishing.
     #[inline]
     pub(super) fn is_settled(&self, req: RawReq) -> bool {
         self.is_finished(req) || (self.ch3.failures.alarm() && self.is_hopeless(req))
@@ -79,8 +83,8 @@ impl Vci {
         !matches!(self.ch3.hope(req.0), Hope::Waits)
     }
 
-    /// A request that [`Vci::is_settled`] without being finished: the error that its wait ends with, if it
-    /// stays posted. Without any sender left it is finished by this, and there is none.
+    /// A request that [`Vci::is_settled`] without being finished: the error that its wait ends
+    /// with, if it stays posted. Without any sender left it is finished by this, and there is none.
     #[cold]
     pub(super) fn unsettle(&mut self, req: RawReq) -> Option<Error> {
         match self.ch3.hope(req.0) {

@@ -144,9 +144,9 @@ impl Builder {
 
     /// Makes a netmod known by its name, so that `NETMOD` may name it.
     ///
-    /// Where `NETMOD` is not set it is preferred to the built-in netmods. Each engine of the process
-    /// opens its own. What `open` returns takes part in everything: cards, the choice of netmods at
-    /// both ends, the job key, fault injection and capture, status reports.
+    /// Where `NETMOD` is not set it is preferred to the built-in netmods. Each engine of the
+    /// process opens its own. What `open` returns takes part in everything: cards, the choice of
+    /// netmods at both ends, the job key, fault injection and capture, status reports.
     ///
     /// # Errors
     /// Fails if the name is taken, or is not of lower-case letters and digits.
@@ -165,8 +165,8 @@ impl Builder {
     /// environment or [`Builder::config`], and misspelt names are warned about.
     ///
     /// # Errors
-    /// Fails as [`Builder::register`] does, if a variable does not begin with `NETMOD_<NAME>_` or is
-    /// declared twice, or if the environment has a value that is not accepted.
+    /// Fails as [`Builder::register`] does, if a variable does not begin with `NETMOD_<NAME>_` or
+    /// is declared twice, or if the environment has a value that is not accepted.
     pub fn register_with<S, F>(mut self, name: &'static str, open: F) -> Result<Builder>
     where
         S: Settings,
@@ -202,8 +202,8 @@ impl Builder {
         limit
     }
 
-    /// Sets how many engines a device of level [`Multiple`](super::Multiple) has; all processes must have
-    /// the same number. The default is `NETMOD_ENGINES`.
+    /// Sets how many engines a device of level [`Multiple`](super::Multiple) has; all processes
+    /// must have the same number. The default is `NETMOD_ENGINES`.
     ///
     /// # Errors
     /// A number that is not accepted.
@@ -212,7 +212,8 @@ impl Builder {
         Ok(self)
     }
 
-    /// Takes the builder apart into those of the engines of one process, which share its process manager.
+    /// Takes the builder apart into those of the engines of one process, which share its process
+    /// manager.
     pub(super) fn split(self) -> Result<Vec<Builder>> {
         let n = self.cfg.engines;
         let engines = u8::try_from(n).unwrap_or(u8::MAX);
@@ -287,7 +288,8 @@ impl Builder {
 
     /// Opens the netmods and publishes the card. A barrier must follow.
     pub(super) fn open(mut self) -> Result<Opened> {
-        // The signal by which Hydra tells of a death would be the next one. Who cannot prepare for that can still do all else.
+        // The signal by which Hydra tells of a death would be the next one. Who cannot prepare for
+        // that can still do all else.
         if let Err(e) = self.boot.survive_failures() {
             warn(&format_args!("the death of another rank may end this one, too: {e}"));
         }
@@ -334,7 +336,8 @@ impl Builder {
         Ok(Opened { builder: self, netmod, sharing, card })
     }
 
-    /// Opens the netmod of a name, or says why it cannot start. None if the default names it and it was left out of this build.
+    /// Opens the netmod of a name, or says why it cannot start. None if the default names it and it
+    /// was left out of this build.
     ///
     /// # Errors
     /// A name or setting that means nothing.
@@ -382,7 +385,8 @@ impl Builder {
         Ok(Some(Ok(netmod)))
     }
 
-    /// Warns of netmods that could not start: the others may reach all peers that there are. One rank of each node says so.
+    /// Warns of netmods that could not start: the others may reach all peers that there are. One
+    /// rank of each node says so.
     ///
     /// # Errors
     /// If there are peers and no netmod at all could start.
@@ -415,8 +419,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns true if no thread is to send what calls leave staged: it is switched off, or time is a simulation's, which
-    /// does so by itself.
+    /// Returns true if no thread is to send what calls leave staged: it is switched off, or time is
+    /// a simulation's, which does so by itself.
     pub(super) fn is_without_helper(&self) -> bool {
         self.cfg.progress == "off" || self.clock.is_some()
     }
@@ -493,7 +497,8 @@ impl Builder {
     }
 }
 
-/// What rank 0 has published: the key, what the processes grant each other, and its number of engines.
+/// Parses the entry that rank 0 has published: the key, what the processes grant each other, and
+/// its number of engines.
 fn job_key(bytes: &[u8]) -> Option<([u8; KEY_LEN], Terms, u8)> {
     let (key, rest) = bytes.split_first_chunk()?;
     let (engines, terms) = rest.split_last()?;

@@ -1,8 +1,9 @@
-//! Questions to the process manager: who has failed, and the cards of peers. They are asked without waiting, and no
-//! message waits for an answer but those to the peer whose card it is.
+//! Questions to the process manager: who has failed, and the cards of peers. They are asked without
+//! waiting, and no message waits for an answer but those to the peer whose card it is.
 //!
-//! It is asked for failed ranks when a wait has nothing to do, once in `NETMOD_FAILURE_CHECK`. When it is gone, the
-//! process ends with it: each call that makes progress fails, unless the job was told to go on.
+//! It is asked for failed ranks when a wait has nothing to do, once in `NETMOD_FAILURE_CHECK`. When
+//! it is gone, the process ends with it: each call that makes progress fails, unless the job was
+//! told to go on.
 
 use netmod_core::{Card, DeviceError, Time, VcError};
 
@@ -11,7 +12,7 @@ use crate::bootstrap::{Answer, Asked, Silence};
 use crate::ch3::{Found, WORLD, rank_of_key};
 use crate::error::{Error, Result};
 
-/// What the process manager was asked, and is to be asked.
+/// The questions to the process manager.
 #[derive(Debug)]
 pub(super) struct Asking {
     next: Time,
@@ -46,15 +47,15 @@ fn gone(rank: u32, why: &str) -> DeviceError {
 }
 
 impl Vci {
-    /// When a wait has to look at failures although nothing arrives.
+    /// Returns the time at which a wait looks at failures although nothing arrives.
     pub(super) fn failure_deadline(&self) -> Time {
         let ask = if self.asking.silent { Time::NEVER } else { self.asking.next };
         let ask = ask.min(self.watch_deadline());
         self.ch3.burial().map_or(ask, |at| at.min(ask))
     }
 
-    /// Looks at failures if it is time: asks the process manager, and gives up who it has called dead. Only
-    /// called when there is nothing else to do.
+    /// Looks at failures if it is time: asks the process manager, and gives up who it has called
+    /// dead. Only called when there is nothing else to do.
     #[cold]
     pub(super) fn look_for_failures(&mut self) {
         let now = self.now;
@@ -110,8 +111,8 @@ impl Vci {
         self.ch3.lookups.open > 0
     }
 
-    /// Takes the answers that have come, and notices if the process manager is gone. Returns true if there
-    /// was anything.
+    /// Takes the answers that have come, and notices if the process manager is gone. Returns true
+    /// if there was anything.
     #[cold]
     #[inline(never)]
     pub(super) fn hear_launcher(&mut self) -> bool {
@@ -169,7 +170,8 @@ impl Vci {
         self.asking.gone.clone().map_or(Ok(()), Err)
     }
 
-    /// The error of a message: that of the process manager if that is gone, of which a peer's end is a consequence.
+    /// The error of a message: that of the process manager if that is gone, of which a peer's end
+    /// is a consequence.
     #[cold]
     pub(super) fn blame(&mut self, error: VcError) -> Error {
         self.hear_launcher();
@@ -198,10 +200,10 @@ impl Vci {
         }
     }
 
-    /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it is
-    /// `NETMOD_EAGER_MAX`. It is never more than half of `NETMOD_EAGER_WINDOW`; messages of at most 16 bytes
-    /// are always below it. The first call for a rank may have to wait for its business card, and makes progress
-    /// meanwhile.
+    /// Sets the threshold between eager and rendezvous for messages to one rank; for all others it
+    /// is `NETMOD_EAGER_MAX`. It is never more than half of `NETMOD_EAGER_WINDOW`; messages of at
+    /// most 16 bytes are always below it. The first call for a rank may have to wait for its
+    /// business card, and makes progress meanwhile.
     ///
     /// # Errors
     /// A bad rank; a peer without a usable business card.

@@ -1,5 +1,5 @@
-//! Leaving: one peer by agreement, or the whole job. Each is a state machine that a poll moves on; the
-//! blocking forms drive it.
+//! Leaving: one peer by agreement, or the whole job. Each is a state machine that a poll moves on;
+//! the blocking forms drive it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Disconnecting {
     rank: u32,
     /// `None` if there never was a connection.
     vc: Option<VcId>,
-    /// How many closes had ended before. A peer that is quick has made the VC active again before this
+    /// Closes that had ended before. A peer that is quick has made the VC active again before this
     /// side looks, so that it is not enough to look for a VC at rest.
     before: Option<u8>,
     deadline: Time,
@@ -32,13 +32,14 @@ impl Disconnecting {
     }
 }
 
-/// How far finalize has come.
+/// The stage of finalize.
 #[derive(Debug, Default)]
 pub(super) enum Leaving {
     /// Not begun.
     #[default]
     No,
-    /// In the process manager's barrier; from the first failure of a process on, for a limited time.
+    /// In the process manager's barrier; from the first failure of a process on, for a limited
+    /// time.
     Barrier { limit: Option<Time> },
     /// The close protocol is under way on these VCs.
     Closing { vcs: Vec<VcId>, deadline: Time },
@@ -80,7 +81,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// Between two questions of a process manager without a descriptor.
 const BLIND_PAUSE: Duration = Duration::from_millis(1);
 
-/// What one step of finalize did.
+/// The result of one step of finalize.
 pub(super) enum Step {
     /// It is over.
     Done,
@@ -178,8 +179,8 @@ impl Vci {
         }
     }
 
-    /// Begins to leave the job, see [`Vci::finalize`](super::Device::finalize); continued by [`Vci::finalize_poll`]. A second
-    /// call does nothing.
+    /// Begins to leave the job, see [`Vci::finalize`](super::Device::finalize); continued by
+    /// [`Vci::finalize_poll`]. A second call does nothing.
     pub fn finalize_begin(&mut self) {
         if !matches!(self.departure.stage, Leaving::No) || !self.origin.is_here() {
             return;
@@ -195,7 +196,8 @@ impl Vci {
     /// One step of leaving the job; whether it is over. After an error it is over, too.
     ///
     /// # Errors
-    /// As [`Vci::finalize`](super::Device::finalize), reported when everything local has been released.
+    /// As [`Vci::finalize`](super::Device::finalize), reported when everything local has been
+    /// released.
     pub fn finalize_poll(&mut self) -> Result<bool> {
         self.departure.goes_on = false;
         let step = self.leave_step()?;
@@ -241,7 +243,8 @@ impl Vci {
         }
     }
 
-    /// A failed rank never enters the barrier. There are process managers that do without it, and others.
+    /// A failed rank never enters the barrier. There are process managers that do without it, and
+    /// others.
     fn barrier_limit(&mut self, known: Option<Time>) -> Time {
         match known {
             Some(limit) => limit,
@@ -300,8 +303,8 @@ impl Vci {
         let Leaving::Closing { vcs, deadline } = &mut self.departure.stage else { return Step::Busy };
         let (deadline, all) = (*deadline, vcs.len());
         let mut vcs = std::mem::take(vcs);
-        // Nothing is sent any more, and no new peer is taken in; but one that was known may have had
-        // something to say.
+        // Nothing is sent any more, and no new peer is taken in; but one that was known may have
+        // had something to say.
         for vc in std::mem::take(&mut self.ch3.closing.latecomers) {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
@@ -372,7 +375,7 @@ impl Vci {
         }
     }
 
-    /// As [`Vci::arm`], when only the process manager's answer is left to wait for.
+    /// Arms as [`Vci::arm`] does, when only the process manager's answer is left to wait for.
     pub(super) fn arm_for_goodbye(&mut self) -> Option<Arm> {
         self.ask_goodbye();
         match &self.departure.stage {

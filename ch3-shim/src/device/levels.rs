@@ -12,7 +12,7 @@ use crate::error::Result;
 pub(super) mod sealed {
     use super::{Builder, Result};
 
-    /// How a level holds the process's engine.
+    /// A level's way of holding the process's engine.
     pub trait Sealed {
         type Store;
         fn build(builder: Builder) -> Result<Self::Store>;
@@ -67,8 +67,8 @@ pub trait Exclusive: Level + sealed::Exclusive {}
 #[derive(Clone, Copy, Debug)]
 pub enum Funneled {}
 
-/// One thread at a time uses the device, whichever (`MPI_THREAD_SERIALIZED`): what a [`Device`] is if
-/// nothing else is said.
+/// One thread at a time uses the device, whichever (`MPI_THREAD_SERIALIZED`): what a [`Device`] is
+/// if nothing else is said.
 ///
 /// ```
 /// use ch3_shim::Device;
@@ -132,8 +132,9 @@ exclusive!(Serialized, Cell<()>, "MPI_THREAD_SERIALIZED");
 
 /// One MPI process: its requests, queues and ways to the other processes of the job.
 ///
-/// `L` says which threads may use it: [`Funneled`], [`Serialized`] or [`Multiple`](super::Multiple). At the
-/// first two levels a device is a [`Vci`], whose methods are its own.
+/// `L` says which threads may use it: [`Funneled`], [`Serialized`] or
+/// [`Multiple`](super::Multiple). At the first two levels a device is a [`Vci`], whose methods are
+/// its own.
 pub struct Device<L: Level = Serialized> {
     pub(super) store: L::Store,
 }
@@ -148,17 +149,17 @@ where
 }
 
 impl Device {
-    /// Joins the job that the environment describes, with the netmods that `NETMOD` allows, at level
-    /// [`Serialized`] (`MPI_Init`).
+    /// Joins the job that the environment describes, with the netmods that `NETMOD` allows, at
+    /// level [`Serialized`] (`MPI_Init`).
     ///
     /// # Errors
-    /// A configuration variable with a bad value, a launcher that cannot be spoken to, no network to
-    /// listen on.
+    /// A configuration variable with a bad value, a launcher that cannot be spoken to, no network
+    /// to listen on.
     pub fn init() -> Result<Device> {
         Builder::from_env()?.build()
     }
 
-    /// As [`Device::init`], at the given level (`MPI_Init_thread`).
+    /// Works like [`Device::init`], at the given level (`MPI_Init_thread`).
     ///
     /// # Errors
     /// As [`Device::init`].
@@ -176,7 +177,7 @@ impl Builder {
         self.build_thread()
     }
 
-    /// As [`Builder::build`], at the given level.
+    /// Works like [`Builder::build`], at the given level.
     ///
     /// # Errors
     /// As [`Builder::build`].

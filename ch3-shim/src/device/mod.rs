@@ -1,10 +1,11 @@
 //! The device: one MPI process.
 //!
-//! `levels` says which threads may use it; this file is its one engine with the queues. `init` builds it
-//! from the environment, `wait` drives it, `leave` ends it or one of its connections, `failure` is about
-//! peers that failed, `watch` about those whose end nobody else would tell, `launcher` about what the process manager is asked;
-//! `status` and `serve` tell what it is doing; `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones,
-//! `probe` looks at messages before they are received, `dynamic` meets other jobs.
+//! `levels` says which threads may use it; this file is its one engine with the queues. `init`
+//! builds it from the environment, `wait` drives it, `leave` ends it or one of its connections,
+//! `failure` is about peers that failed, `watch` about those whose end nobody else would tell,
+//! `launcher` about what the process manager is asked; `status` and `serve` tell what it is doing;
+//! `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones, `probe`
+//! looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
 mod checkpoint;
@@ -81,22 +82,22 @@ impl Comm {
     }
 }
 
-/// What is known of the way to one peer.
+/// A report on the VC with one peer.
 #[derive(Clone, Debug)]
 pub struct VcReport {
     /// The peer.
     pub rank: u32,
     /// State of the VC in the close protocol.
     pub state: &'static str,
-    /// Which netmod it has, and why not the others.
+    /// Netmod, and the reasons against the others.
     pub choice: String,
     /// Longest message that is sent without waiting for its receive, in bytes.
     pub eager_max: usize,
-    /// How much may be sent either way, and how much has been.
+    /// Credit in both directions, and its use.
     pub flow: FlowReport,
-    /// What the netmod says of the connection.
+    /// Connection, as the netmod describes it.
     pub netmod: String,
-    /// What it has carried.
+    /// Messages and bytes in both directions.
     pub stats: VcStats,
 }
 
@@ -106,12 +107,14 @@ pub struct VcReport {
 /// One thread uses it at a time. It is had through a [`Device`].
 #[derive(Debug)]
 pub struct Vci {
-    /// Dropped before the queues: netmods take back the memory that peers reach, which the queues own.
+    /// Dropped before the queues: netmods take back the memory that peers reach, which the queues
+    /// own.
     engine: Guarded<Engine<NetSet>>,
     ch3: Ch3,
     /// Requests whose handles were dropped.
     dropped: Arc<Dropped>,
-    /// The process that made it. A forked child has a copy, by which it must do nothing that others see.
+    /// The process that made it. A forked child has a copy, by which it must do nothing that others
+    /// see.
     origin: Origin,
     cfg: Config,
     ticks: Ticks,
@@ -131,8 +134,8 @@ struct Ticks {
     clock: Clock,
     /// Polls since the device was made.
     polls: u32,
-    /// A poll reads the clock if its number has none of these bits: every 64th poll, or each one with a
-    /// virtual clock.
+    /// A poll reads the clock if its number has none of these bits: every 64th poll, or each one
+    /// with a virtual clock.
     mask: u32,
 }
 
@@ -186,8 +189,8 @@ impl Vci {
         Comm { context: 0, group: WORLD }
     }
 
-    /// A communicator of the same processes whose messages match no other's. All processes must call
-    /// this in the same order; nothing is sent.
+    /// A communicator of the same processes whose messages match no other's. All processes must
+    /// call this in the same order; nothing is sent.
     ///
     /// # Errors
     /// If the communicator was disconnected, or its group has no context left.
@@ -222,8 +225,8 @@ impl Vci {
         &self.cfg
     }
 
-    /// Returns true if more threads of the job's processes on this node want to poll than the cores that they
-    /// share, as far as this process can use them.
+    /// Returns true if more threads of the job's processes on this node want to poll than the cores
+    /// that they share, as far as this process can use them.
     pub fn shares_cores(&self) -> bool {
         self.cores.are_crowded()
     }
@@ -241,8 +244,8 @@ impl Vci {
         self.engine.look(|e| e.netmod.report_of())
     }
 
-    /// Breaks a connection with a rank of the job as a fault of the network would, for tests and drills.
-    /// Returns false if there is none.
+    /// Breaks a connection with a rank of the job as a fault of the network would, for tests and
+    /// drills. Returns false if there is none.
     ///
     /// # Errors
     /// Fails if the rank does not exist, or if the VC's netmod or the system cannot do it.
@@ -283,7 +286,7 @@ impl Vci {
         self.engine.look(|e| e.netmod.netmods().map(|n| n.name()).collect())
     }
 
-    /// What is known of the ways to the peers of the job that have been used.
+    /// Reports on the VCs with the peers of the job that have been used.
     pub fn report(&self) -> Vec<VcReport> {
         let vcs = self.ch3.groups.world.vcs.iter();
         self.engine.look(|engine| {
@@ -325,8 +328,8 @@ impl Vci {
 
     #[inline]
     fn poll(&mut self, order: PollOrder) -> std::result::Result<bool, DeviceError> {
-        // One poll in many also does what is due by the clock. A program that only calls progress learns of
-        // failures in this way.
+        // One poll in many also does what is due by the clock. A program that only calls progress
+        // learns of failures in this way.
         let looks = self.ticks.count();
         if looks {
             self.look_at_clock()?;
@@ -431,8 +434,8 @@ fn in_group(group: &Group, rank: i32) -> Result<u32> {
     }
 }
 
-/// Ends a forked child that wants to abort the job: it is not the one to say so, nor to run what its parent has
-/// registered for its exit.
+/// Ends a forked child that wants to abort the job: it is not the one to say so, nor to run what
+/// its parent has registered for its exit.
 #[cold]
 fn abort_child(code: i32, message: &str) -> ! {
     netmod_core::tell::on_stderr(&format_args!("abort: {message}; {}, and the job goes on", Error::Forked));

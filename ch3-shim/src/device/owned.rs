@@ -16,8 +16,9 @@ use crate::pkt::Mode;
 
 /// A send or receive under way whose buffer the device keeps.
 ///
-/// Give it to [`Vci::wait`] or one of its kin, or lend it to them (`&mut`), which leaves a request that is
-/// done with once it is finished. A dropped one finishes by itself: what it holds is freed then.
+/// Give it to [`Vci::wait`] or one of its kin, or lend it to them (`&mut`), which leaves a request
+/// that is done with once it is finished. A dropped one finishes by itself: what it holds is freed
+/// then.
 ///
 /// A call that fails as a whole ([`crate::Error::Netmod`]) ends the requests that it was given:
 /// each has that error as its result, with its buffer or data. Those that it was lent go on.
@@ -72,9 +73,9 @@ impl Drop for Request {
 
 /// A request that is given to a wait or a test, or lent to it.
 ///
-/// It makes a difference for receives from any source after a failure ([`crate::Error::PendingFailed`]): one that
-/// was lent stays posted and can be waited for again; one that was given is cancelled, since nobody has it
-/// any more.
+/// It makes a difference for receives from any source after a failure
+/// ([`crate::Error::PendingFailed`]): one that was lent stays posted and can be waited for again;
+/// one that was given is cancelled, since nobody has it any more.
 pub trait Waitable: sealed::Sealed {}
 
 impl Waitable for Request {}
@@ -84,7 +85,7 @@ mod sealed {
     use super::{RawReq, Request};
 
     pub trait Sealed {
-        /// Whether the caller keeps it.
+        /// True if the caller keeps it.
         const LENT: bool;
         fn handle(&self) -> RawReq;
         /// The request itself.
@@ -138,7 +139,7 @@ impl Vci {
         self.isend_mode(data.into(), dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Vci::isend`], in a send mode.
+    /// Works like [`Vci::isend`], in a send mode.
     ///
     /// # Errors
     /// As [`Vci::isend`].
@@ -321,8 +322,9 @@ impl Vci {
         Ok(all.map(|(_, done)| done).collect())
     }
 
-    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there is none to wait
-    /// for: requests that a wait has used up already are passed over, and stay in the list.
+    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there
+    /// is none to wait for: requests that a wait has used up already are passed over, and stay in
+    /// the list.
     ///
     /// # Errors
     /// Of that message, with its index in the list, from which it is taken; if a netmod fails as a
@@ -387,7 +389,8 @@ impl Vci {
         SomeFailed::unless_all(results).map(Iterator::collect)
     }
 
-    /// One step of progress; then the results if all requests are finished, else the requests again.
+    /// One step of progress; then the results if all requests are finished, else the requests
+    /// again.
     ///
     /// # Errors
     /// As [`Vci::wait_all`]. Receives from any source that fail with

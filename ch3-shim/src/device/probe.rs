@@ -13,16 +13,17 @@ use crate::tagmatch::{ANY_TAG, Envelope, Pattern};
 
 /// A message that was matched by [`Vci::improbe`] and waits to be received.
 ///
-/// It must be received. One that is dropped keeps its memory, and its sender the room that the message takes,
-/// until the connection ends; a synchronous or long send of it never finishes. A message that nobody wants is
-/// received into an empty buffer, and the error that it does not fit ignored.
+/// It must be received. One that is dropped keeps its memory, and its sender the room that the
+/// message takes, until the connection ends; a synchronous or long send of it never finishes. A
+/// message that nobody wants is received into an empty buffer, and the error that it does not fit
+/// ignored.
 #[derive(Debug)]
 #[must_use = "receive it: a matched message is lost to every other receive, and its room to its sender"]
 pub struct Message {
     env: Envelope,
     /// `None` for a message of [`PROC_NULL`].
     body: Option<Unexpected>,
-    /// How often the connection that it came by had been lost.
+    /// Losses of its connection before it came.
     losses: u32,
 }
 
@@ -33,7 +34,7 @@ impl Message {
     }
 }
 
-/// How things stood when a probe found nothing.
+/// The state of the queues when a probe found nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pattern: Pattern,
@@ -55,7 +56,8 @@ impl Vci {
         self.ch3.queues.unexpected.peek_match(pattern).map(|(env, m)| status_of(env, Some(m)))
     }
 
-    /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
+    /// Returns true if a message has arrived that a receive with these arguments would match
+    /// (`MPI_Iprobe`).
     ///
     /// # Errors
     /// A bad rank or tag; a netmod that failed; a source that is lost. With [`crate::ANY_SOURCE`]
@@ -88,20 +90,20 @@ impl Vci {
         }
     }
 
-    /// What a probe that has found nothing has looked at.
+    /// Returns the state that an empty probe has looked at.
     pub(super) fn seen(&self, source: i32, tag: i32, comm: Comm) -> Result<Seen> {
         let pattern = self.incoming(source, tag, comm)?;
         Ok(Seen { pattern, unexpected: self.ch3.stats.unexpected, wants: self.ch3.budget.wants })
     }
 
-    /// Whether that probe should look again.
+    /// Returns true if that probe should look again.
     pub(super) fn has_news(&self, seen: &Seen) -> bool {
         (self.ch3.stats.unexpected, self.ch3.budget.wants) != (seen.unexpected, seen.wants)
             || self.check_source(&seen.pattern).is_err()
     }
 
-    /// As [`Vci::iprobe`]; the message is matched and can only be received with [`Vci::imrecv`]
-    /// (`MPI_Improbe`).
+    /// Works like [`Vci::iprobe`]; the message is matched and can only be received with
+    /// [`Vci::imrecv`] (`MPI_Improbe`).
     ///
     /// # Errors
     /// As [`Vci::iprobe`].
@@ -134,7 +136,7 @@ impl Vci {
         Ok(found)
     }
 
-    /// As [`Vci::improbe`], waiting (`MPI_Mprobe`).
+    /// Works like [`Vci::improbe`], waiting (`MPI_Mprobe`).
     ///
     /// # Errors
     /// As [`Vci::probe`].

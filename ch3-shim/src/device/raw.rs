@@ -1,8 +1,8 @@
 //! The interface for language bindings: segments in, raw request handles out.
 //!
 //! The functions are safe to call; what is unsafe is to make the [`Segment`] that they take
-//! ([`Segment::contig`] and its kin). Whoever makes one keeps its memory alive and untouched until the
-//! request is finished and was used up by a wait or a test that says so.
+//! ([`Segment::contig`] and its kin). Whoever makes one keeps its memory alive and untouched until
+//! the request is finished and was used up by a wait or a test that says so.
 
 use netmod_core::{Outcome, ReqId, Segment};
 
@@ -14,27 +14,27 @@ use crate::status::Status;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 use netmod_core::Time;
 
-/// A request by its bare handle. Copies of it mean the same request; after that was used up they mean
-/// nothing, and count as finished.
+/// A request by its bare handle. Copies of it mean the same request; after that was used up they
+/// mean nothing, and count as finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawReq(pub(crate) ReqId);
 
 impl RawReq {
-    /// The handle of nothing (`MPI_REQUEST_NULL`). A wait for it is over at once, and has the empty status; one
-    /// for any or some of several requests passes it over.
+    /// The handle of nothing (`MPI_REQUEST_NULL`). A wait for it is over at once, and has the empty
+    /// status; one for any or some of several requests passes it over.
     pub const NULL: RawReq = RawReq(ReqId::from_wire(1));
 
     /// The handle of a request that was over at once: finished, and still to be reported once.
     pub(crate) const DONE: RawReq = RawReq(DONE);
 
-    /// Whether this is [`RawReq::NULL`].
+    /// Returns true if this is [`RawReq::NULL`].
     #[inline]
     pub fn is_null(self) -> bool {
         self == RawReq::NULL
     }
 
-    /// Whether there is nothing to wait for: [`RawReq::NULL`] or [`RawReq::DONE`]. No request in the slab has the
-    /// generation 0.
+    /// Returns true if there is nothing to wait for: [`RawReq::NULL`] or [`RawReq::DONE`]. No
+    /// request in the slab has the generation 0.
     #[inline]
     pub(crate) fn is_over(self) -> bool {
         self.0.generation() == 0
@@ -52,8 +52,9 @@ impl RawReq {
 pub(super) type Begun = std::result::Result<RawReq, Box<Error>>;
 
 impl Vci {
-    /// Starts to send the data of `seg` to rank `dest`. The message may be staged until the next call that waits, tests
-    /// or makes progress; if none comes within a millisecond, a helper thread sends it (`NETMOD_PROGRESS`).
+    /// Starts to send the data of `seg` to rank `dest`. The message may be staged until the next
+    /// call that waits, tests or makes progress; if none comes within a millisecond, a helper
+    /// thread sends it (`NETMOD_PROGRESS`).
     ///
     /// # Errors
     /// A bad rank or tag; a peer that cannot be reached. Nothing was started then.
@@ -116,13 +117,14 @@ impl Vci {
         }
     }
 
-    /// Whether a request is finished. Makes no progress, and does not use it up.
+    /// Returns true if a request is finished. Makes no progress, and does not use it up.
     #[inline]
     pub fn is_finished(&self, req: RawReq) -> bool {
         self.engine.look(|e| e.core.is_finished(req.0))
     }
 
-    /// The result of a finished request, which is used up, with the memory that the device held for it.
+    /// The result of a finished request, which is used up, with the memory that the device held for
+    /// it.
     #[inline]
     pub(super) fn take(&mut self, req: RawReq) -> (Result<Status>, Owned) {
         if let Some(status) = req.over() {
@@ -153,8 +155,8 @@ impl Vci {
     /// Waits until a request is finished and uses it up.
     ///
     /// # Errors
-    /// Of the message: truncated, or its peer lost. [`Error::PendingFailed`] for a receive from any source,
-    /// which is then not used up and stays posted.
+    /// Of the message: truncated, or its peer lost. [`Error::PendingFailed`] for a receive from any
+    /// source, which is then not used up and stays posted.
     #[inline]
     pub fn wait_raw(&mut self, req: RawReq) -> Result<Status> {
         let (mut plain, mut matched) = (false, Matched::default());
@@ -196,12 +198,13 @@ impl Vci {
         Ok(())
     }
 
-    /// Waits for all requests; uses them up and sets them to [`RawReq::NULL`]. Statuses go to `out` in
-    /// their order (those of failed ones are default values).
+    /// Waits for all requests; uses them up and sets them to [`RawReq::NULL`]. Statuses go to `out`
+    /// in their order (those of failed ones are default values).
     ///
     /// # Errors
-    /// The first failure among them; all are finished and used up all the same, but for receives from any
-    /// source that failed with [`Error::PendingFailed`], which stay posted and keep their handles.
+    /// The first failure among them; all are finished and used up all the same, but for receives
+    /// from any source that failed with [`Error::PendingFailed`], which stay posted and keep their
+    /// handles.
     pub fn wait_all_raw(&mut self, reqs: &mut [RawReq], mut out: Option<&mut Vec<Status>>) -> Result<()> {
         let (mut first, mut failed) = (0, None);
         self.wait_until(Time::NEVER, |d| {
@@ -226,8 +229,8 @@ impl Vci {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Uses a request up and sets it to [`RawReq::NULL`] if it is finished; whether it was. Its status is put behind the others, its
-    /// failure kept if it is the first.
+    /// Uses a request up and sets it to [`RawReq::NULL`] if it is finished; whether it was. Its
+    /// status is put behind the others, its failure kept if it is the first.
     #[inline]
     fn use_up(
         &mut self,
@@ -262,12 +265,13 @@ impl Vci {
         }
     }
 
-    /// Waits until one of the requests is finished; uses that up and sets it to [`RawReq::NULL`]. `None` if
-    /// all are null.
+    /// Waits until one of the requests is finished; uses that up and sets it to [`RawReq::NULL`].
+    /// `None` if all are null.
     ///
     /// # Errors
-    /// Of that message. [`Error::PendingFailed`] if none is finished and one is a receive from any source
-    /// that failures keep from finishing ([`Vci::pending_failure`] tells which); it stays posted.
+    /// Of that message. [`Error::PendingFailed`] if none is finished and one is a receive from any
+    /// source that failures keep from finishing ([`Vci::pending_failure`] tells which); it stays
+    /// posted.
     pub fn wait_any_raw(&mut self, reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>> {
         if reqs.iter().all(|r| r.is_null()) {
             return Ok(None);
@@ -280,8 +284,8 @@ impl Vci {
         self.take_one(reqs, which)
     }
 
-    /// Of these requests, the first that is finished; failing that, the first of which a failure says that a
-    /// wait for it must end. Null ones are passed over.
+    /// Returns the first of these requests that is finished; failing that, the first of which a
+    /// failure says that a wait for it must end. Null ones are passed over.
     pub(super) fn first_settled(&self, reqs: impl Iterator<Item = RawReq> + Clone) -> Option<usize> {
         match reqs.clone().position(|r| !r.is_null() && self.is_finished(r)) {
             None if self.ch3.failures.alarm() => {
@@ -302,8 +306,8 @@ impl Vci {
         Ok(Some((i, status)))
     }
 
-    /// Waits until at least one request is finished; uses all finished ones up. Their places and statuses
-    /// go to `out`; nothing if all are null.
+    /// Waits until at least one request is finished; uses all finished ones up. Their places and
+    /// statuses go to `out`; nothing if all are null.
     ///
     /// # Errors
     /// The first failure among them; if none is finished, [`Error::PendingFailed`] as for
@@ -316,7 +320,7 @@ impl Vci {
         self.take_finished(reqs, out)
     }
 
-    /// As [`Vci::wait_some_raw`], after one step of progress instead of waiting.
+    /// Works like [`Vci::wait_some_raw`], after one step of progress instead of waiting.
     ///
     /// # Errors
     /// As [`Vci::wait_some_raw`].
@@ -379,8 +383,8 @@ impl Vci {
         self.ch3.cancel(&mut self.engine.io(now), req.0);
     }
 
-    /// Gives a request up to finish by itself (`MPI_Request_free`). Its memory must stay valid until
-    /// then, which nobody will say.
+    /// Gives a request up to finish by itself (`MPI_Request_free`). Its memory must stay valid
+    /// until then, which nobody will say.
     pub fn free_raw(&mut self, req: RawReq) {
         if !self.origin.is_here() {
             // The child's copy of it goes with the child's copy of the device.
@@ -393,8 +397,8 @@ impl Vci {
 
     /// Ends a request, whatever it takes, and returns the memory that the device held for it.
     ///
-    /// A send that has partly left, or whose receiver is asked for it back, is given time to end in order. In a
-    /// panic it is not: waiting might panic again.
+    /// A send that has partly left, or whose receiver is asked for it back, is given time to end in
+    /// order. In a panic it is not: waiting might panic again.
     pub(super) fn reclaim(&mut self, req: RawReq) -> Owned {
         if !self.origin.is_here() {
             // Nobody moves the memory of a forked child.

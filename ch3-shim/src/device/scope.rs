@@ -21,13 +21,15 @@ pub struct Scoped<'env> {
     _lent: PhantomData<&'env mut &'env ()>,
 }
 
-/// Where requests may borrow what outlives the call of [`Vci::scope`].
+/// A scope: requests in it may borrow memory that outlives the call of [`Vci::scope`].
 #[derive(Debug)]
 pub struct Scope<'dev, 'env> {
     dev: &'dev mut Vci,
-    /// Those that were not waited for yet, each in a place of its own; null is a place that is free.
+    /// Those that were not waited for yet, each in a place of its own; null is a place that is
+    /// free.
     reqs: Vec<RawReq>,
-    /// The free places, so that a long scope takes no more of them than requests are under way at once.
+    /// The free places, so that a long scope takes no more of them than requests are under way at
+    /// once.
     free: Vec<usize>,
     /// Invariant: a shorter `'env` would let a buffer of the closure's own be lent.
     _env: PhantomData<&'env mut &'env ()>,
@@ -42,7 +44,7 @@ impl<'env> Scope<'_, 'env> {
         self.isend_mode(data, dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Scope::isend`], in a send mode.
+    /// Works like [`Scope::isend`], in a send mode.
     ///
     /// # Errors
     /// As [`Scope::isend`].
@@ -59,7 +61,7 @@ impl<'env> Scope<'_, 'env> {
         req
     }
 
-    /// As [`Scope::isend_mode`], for who waits next, which ends the call.
+    /// Works like [`Scope::isend_mode`], for a caller that waits next, which ends the call.
     pub(super) fn begin_send(
         &mut self,
         data: &'env [u8],
@@ -85,7 +87,7 @@ impl<'env> Scope<'_, 'env> {
         req
     }
 
-    /// As [`Scope::irecv`], for who waits next, which ends the call.
+    /// Works like [`Scope::irecv`], for a caller that waits next, which ends the call.
     pub(super) fn begin_receive(
         &mut self,
         buf: &'env mut [u8],
@@ -134,7 +136,7 @@ impl<'env> Scope<'_, 'env> {
         status
     }
 
-    /// Whether a request is finished, after one step of progress.
+    /// Returns true if a request is finished, after one step of progress.
     ///
     /// # Errors
     /// Of a netmod.
@@ -151,7 +153,7 @@ impl<'env> Scope<'_, 'env> {
     }
 }
 
-/// Whatever happens, the requests of a scope do not outlive it.
+/// Ends the scope's requests, also after a panic.
 impl Drop for Scope<'_, '_> {
     fn drop(&mut self) {
         for raw in std::mem::take(&mut self.reqs) {
@@ -163,14 +165,14 @@ impl Drop for Scope<'_, '_> {
 }
 
 impl Vci {
-    /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails or
-    /// panics, those that are under way are cancelled. A send that has partly left, or whose receiver must be
-    /// asked, ends in order if its receiver makes progress within `NETMOD_CLOSE_TIMEOUT`; after that, and in a
-    /// panic, it takes its connection with it.
+    /// Lends borrowed buffers to requests: all of them are finished when this returns. If `f` fails
+    /// or panics, those that are under way are cancelled. A send that has partly left, or whose
+    /// receiver must be asked, ends in order if its receiver makes progress within
+    /// `NETMOD_CLOSE_TIMEOUT`; after that, and in a panic, it takes its connection with it.
     ///
     /// # Errors
-    /// What `f` returns; else the first failure of a message. Receives from any source that end with
-    /// [`crate::Error::PendingFailed`] are cancelled: the scope ends.
+    /// What `f` returns; else the first failure of a message. Receives from any source that end
+    /// with [`crate::Error::PendingFailed`] are cancelled: the scope ends.
     pub fn scope<'env, R>(&mut self, f: impl FnOnce(&mut Scope<'_, 'env>) -> Result<R>) -> Result<R> {
         let mut scope = Scope { dev: self, reqs: Vec::new(), free: Vec::new(), _env: PhantomData };
         let result = f(&mut scope)?;

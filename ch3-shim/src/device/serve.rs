@@ -1,10 +1,11 @@
 //! Answers to those who ask a running device for its state: by a socket, by a file after a signal.
 //!
-//! With `NETMOD_STATUS=DIR` the process listens on `DIR/JOB-RANK-PID.sock`; whoever connects gets the report
-//! as one line of JSON. After the signal of `NETMOD_STATUS_SIGNAL` the report is written, as text, to
-//! `JOB-RANK-PID.txt` in the same folder or the system's for temporary files. Both happen within progress and
-//! blocked waits, so a process that does not answer is not in the library. Nobody who asks can make the
-//! device wait: what a socket does not take at once is sent later.
+//! With `NETMOD_STATUS=DIR` the process listens on `DIR/JOB-RANK-PID.sock`; whoever connects gets
+//! the report as one line of JSON. After the signal of `NETMOD_STATUS_SIGNAL` the report is
+//! written, as text, to `JOB-RANK-PID.txt` in the same folder or the system's for temporary files.
+//! Both happen within progress and blocked waits, so a process that does not answer is not in the
+//! library. Nobody who asks can make the device wait: what a socket does not take at once is sent
+//! later.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
@@ -67,7 +68,7 @@ impl Signal {
         Ok(Signal { came, wake, ids: [flag, pipe] })
     }
 
-    /// Whether the signal came since the last time.
+    /// Returns true if the signal came since the last time.
     fn take(&mut self) -> bool {
         if !self.came.swap(false, Ordering::Relaxed) {
             return false;
@@ -86,7 +87,7 @@ impl Drop for Signal {
     }
 }
 
-/// Who may ask, and who has.
+/// The socket and the signal by which others ask, and their questions.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: Option<UnixListener>,
@@ -106,8 +107,8 @@ fn warn(what: &str) {
     }
 }
 
-/// Listens at `FOLDER/JOB-RANK-PID.sock`; returns the name before the dot too. Further engines of one process
-/// have a number behind the job.
+/// Listens at `FOLDER/JOB-RANK-PID.sock`; returns the name before the dot too. Further engines of
+/// one process have a number behind the job.
 fn listen(folder: &Path, me: PeerName) -> std::io::Result<(UnixListener, String)> {
     files::create_folder(folder)?;
     let mut number = 0;
@@ -130,7 +131,8 @@ fn stem(me: PeerName, number: u32) -> String {
 }
 
 impl Server {
-    /// What the configuration asks for; `None` if that is nothing. What cannot be had is told, and missed.
+    /// Makes the server that the configuration asks for; `None` if it asks for none. Warns of a
+    /// socket or signal that cannot be had, and goes on without.
     pub(super) fn new(cfg: &Config, me: PeerName) -> Option<Box<Server>> {
         let number = signal(cfg.status_signal);
         if cfg.status.is_empty() && number.is_none() {
@@ -165,7 +167,7 @@ impl Server {
         listener.into_iter().chain(self.signal.as_ref().map(|s| s.wake.as_raw_fd()))
     }
 
-    /// When the rest of an answer is to be sent.
+    /// Returns the time at which the rest of an answer is to be sent.
     pub(super) fn deadline(&self, now: Time) -> Option<Time> {
         (!self.answers.is_empty()).then(|| now + REST)
     }

@@ -1,5 +1,5 @@
-//! One process manager for several engines: each has keys of its own; what the process does once, such as
-//! a barrier, is done when all engines have asked for it.
+//! One process manager for several engines: each has keys of its own; what the process does once,
+//! such as a barrier, is done when all engines have asked for it.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -19,11 +19,11 @@ pub(super) struct Party {
     left: u32,
     /// Engines that have finalized.
     finalized: u32,
-    /// Who has asked the questions that are not answered, in their order, which is that of the answers.
+    /// Engines whose questions are open, in the order of the answers.
     asked: VecDeque<u32>,
     /// Answers that their engine has not taken.
     answers: Vec<VecDeque<Answer>>,
-    /// Why no answer will come any more.
+    /// Reason for which no answer will come any more.
     silence: Option<Silence>,
 }
 
@@ -69,7 +69,7 @@ impl Party {
     }
 }
 
-/// What an engine sees of the process manager.
+/// The process manager, as one engine sees it.
 pub(super) struct EngineBoot {
     party: Arc<Mutex<Party>>,
     engine: u32,
@@ -97,7 +97,8 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.size()
     }
 
-    /// Each engine number has a job of its own, so that none takes another's connections for its own.
+    /// Each engine number has a job of its own, so that none takes another's connections for its
+    /// own.
     fn job_id(&self) -> String {
         self.key(&self.party.lock().boot.job_id())
     }

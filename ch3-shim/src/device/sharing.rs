@@ -1,4 +1,4 @@
-//! Which processes of the node share this one's cores.
+//! Cores that this process shares with others of its node.
 
 use netmod_core::{Card, CardWriter, CpuShare, Pollers};
 
@@ -6,7 +6,7 @@ use crate::bootstrap::Bootstrap;
 use crate::ch3::card_key;
 use crate::error::{Error, Result};
 
-/// What this process may use of its node, and who else is there.
+/// The cores that this process may use, and the other processes of the node.
 pub(super) struct Sharing {
     own: CpuShare,
     engines: usize,
@@ -15,7 +15,7 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    /// Of this process; `local` ranks of the job are on its node.
+    /// Describes this process; `local` ranks of the job are on its node.
     pub(super) fn of_this_process(local: u32, engines: u8) -> Sharing {
         let own = CpuShare::of_this_process().unwrap_or_else(|e| {
             tracing::warn!(%e, "this process takes all cores for its own");
@@ -29,25 +29,25 @@ impl Sharing {
         self.own.emit(card).map_err(|e| Error::Config(format!("business card: {e}")))
     }
 
-    /// As if every rank of the node could use this process's cores.
+    /// Assumes that every rank of the node can use this process's cores.
     fn with_all(&self) -> Pollers {
         self.own.pollers(&vec![None; self.others], self.engines)
     }
 
-    /// Returns true if the other ranks' cards are needed: they may have been confined together with this process, or each
-    /// to cores of its own.
+    /// Returns true if the other ranks' cards are needed: they may have been confined together with
+    /// this process, or each to cores of its own.
     fn is_open(&self, threads: usize) -> bool {
         !self.own.whole && self.others > 0 && self.with_all().are_crowded(threads)
     }
 
-    /// What is known before there are cards. A process that is confined is taken for one that a launcher has bound to cores
-    /// of its own.
+    /// Estimates the pollers before there are cards. A process that is confined is taken for one
+    /// that a launcher has bound to cores of its own.
     pub(super) fn at_first(&self) -> Pollers {
         if self.own.whole { self.with_all() } else { self.own.pollers(&[], self.engines) }
     }
 
-    /// Who shares this process's cores, as the cards tell, which are published by now. `threads`:
-    /// [`Module::threads`](netmod_core::Module::threads).
+    /// Returns the pollers that share this process's cores, by the cards, which are published.
+    /// `threads`: [`Module::threads`](netmod_core::Module::threads).
     ///
     /// # Errors
     /// If the process manager does not give a card.
@@ -71,7 +71,8 @@ impl Sharing {
     }
 }
 
-/// The other ranks of this process's node. None if the process manager does not tell which these are.
+/// The other ranks of this process's node. None if the process manager does not tell which these
+/// are.
 fn local_ranks(boot: &dyn Bootstrap) -> Option<Vec<u32>> {
     let (me, size) = (boot.rank(), boot.size());
     let others = (0..size).filter(|rank| *rank != me);
@@ -82,7 +83,7 @@ fn local_ranks(boot: &dyn Bootstrap) -> Option<Vec<u32>> {
     }
 }
 
-/// How a wait goes on that has polled in vain, and why so, for status reports.
+/// Explains what a wait does after empty polls, and why, for status reports.
 pub(super) fn explain(pollers: Pollers, threads: usize) -> String {
     let Pollers { processes, engines, millicores } = pollers;
     let cores = format!("{}.{:03}", millicores / 1000, millicores % 1000);

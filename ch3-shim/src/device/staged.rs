@@ -1,4 +1,4 @@
-//! What calls leave staged, and the helper that sends it.
+//! Messages that calls leave staged, and the helper that sends them.
 
 use netmod_core::{Engine, Netmod};
 
@@ -27,14 +27,15 @@ impl Vci {
         self.engine.push();
     }
 
-    /// A call of the program's ends: what it leaves staged is the helper's to send, if no other call comes.
+    /// A call of the program's ends: what it leaves staged is the helper's to send, if no other
+    /// call comes.
     #[inline]
     pub(super) fn end_call(&mut self) {
         self.engine.end_call();
     }
 
-    /// What the helper thread has done, which sends what calls have left staged (`NETMOD_PROGRESS`). All zero before it was
-    /// needed for the first time, and if there is none.
+    /// Counts of the helper thread, which sends staged messages (`NETMOD_PROGRESS`). All zero
+    /// before it was needed for the first time, and if there is none.
     pub fn helper_stats(&self) -> HelperStats {
         self.engine.counts()
     }

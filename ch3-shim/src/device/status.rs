@@ -11,8 +11,8 @@ use crate::ch3::{Body, MpiReq, Role, Space};
 use crate::report::{LISTED, RequestStatus, StatusReport, UnexpectedStatus, VcStatus};
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 
-/// What a request waits for; `None` for memory of the device's own, which the request that gets the message
-/// speaks for.
+/// Returns the kind of a request and what it waits for; `None` for memory of the device's own,
+/// which the request that gets the message speaks for.
 fn waits_for(mpi: Option<&MpiReq>, offered: bool) -> Option<(&'static str, &'static str)> {
     let Some(mpi) = mpi else { return Some(("send", "the network to take its data")) };
     Some(match &mpi.role {
@@ -31,7 +31,7 @@ fn waits_for(mpi: Option<&MpiReq>, offered: bool) -> Option<(&'static str, &'sta
 }
 
 impl Vci {
-    /// What this device is doing, and what it waits for. Made on request; costs nothing before.
+    /// Reports what this device is doing and what it waits for. Costs nothing until it is called.
     pub fn status(&mut self) -> StatusReport {
         self.tick();
         let group = &self.ch3.groups.world;

@@ -15,13 +15,14 @@ use crate::sys::{self, WaitSet};
 /// Shortest and longest sleep of a wait for a netmod that has no descriptor to wait on.
 const SHORTEST_BLIND: Duration = Duration::from_micros(4);
 const LONGEST_BLIND: Duration = Duration::from_millis(16);
-/// Such a sleep takes one part in so many of the time that nothing has come so far. By as little the wait is late, and
-/// as little it costs its core.
+/// Such a sleep takes one part in so many of the time that nothing has come so far. By as little
+/// the wait is late, and as little it costs its core.
 const BLIND_PART: u32 = 32;
-/// Sleeps in a row that ended at once although nothing came, or that a netmod did not allow, until what caused that is no longer
-/// heeded. A message that comes in many pieces causes some, too.
+/// Sleeps in a row that ended at once although nothing came, or that a netmod did not allow, until
+/// what caused that is no longer heeded. A message that comes in many pieces causes some, too.
 const MISLED: u32 = 200;
-/// Longest time blocked at once then while memory is moved that nobody sees moving: what a device cannot take, since nobody looks, is sent again.
+/// Longest time blocked at once then while memory is moved that nobody sees moving: what a device
+/// cannot take, since nobody looks, is sent again.
 const LONGEST_BLIND_MOVING: Duration = Duration::from_micros(20);
 /// Longest time blocked at once in any case.
 const LONGEST_NAP: Duration = Duration::from_secs(1);
@@ -75,8 +76,8 @@ impl Waiting {
 }
 
 impl Vci {
-    /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have been
-    /// handed to the network when it returns.
+    /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have
+    /// been handed to the network when it returns.
     #[inline]
     pub(super) fn wait_until(
         &mut self,
@@ -123,7 +124,8 @@ impl Vci {
         0
     }
 
-    /// Lets others have the core: yields, or blocks after so many yields in a row as are worthwhile. `n` were made.
+    /// Lets others have the core: yields, or blocks after so many yields in a row as are
+    /// worthwhile. `n` were made.
     #[cold]
     pub(super) fn give_way(&mut self, n: u32, deadline: Time) -> Result<()> {
         if self.may_yield(n) {
@@ -133,14 +135,16 @@ impl Vci {
         self.block(deadline)
     }
 
-    /// Returns true if the caller is to yield its core, after `n` yields in a row that brought nothing; false if it is to block.
+    /// Returns true if the caller is to yield its core, after `n` yields in a row that brought
+    /// nothing; false if it is to block.
     pub(super) fn may_yield(&mut self, n: u32) -> bool {
         self.tick();
         self.waiting.yields.goes_on(n, self.now)
     }
 
-    /// As [`Vci::poll`], for those who block when it was in vain so many times; whether it was not. While memory moves that this process does
-    /// not see moving, a poll that finds nothing is not in vain, within limits: to be woken takes longer than the device's next step.
+    /// Polls for a caller that blocks after so many empty polls. Returns false if the poll was
+    /// empty. While memory moves that this process does not see moving, empty polls count as busy
+    /// up to a limit: to be woken takes longer than the device's next step.
     #[inline]
     pub(super) fn poll_to_wait(&mut self, order: PollOrder) -> std::result::Result<bool, DeviceError> {
         Ok(self.poll(order)? || self.ch3.is_moving() && self.has_patience())
@@ -152,10 +156,11 @@ impl Vci {
         self.waiting.unseen <= self.waiting.patience
     }
 
-    /// A descriptor that is readable when the device should be polled, for event loops that wait for
-    /// other things too. It contains all netmods' descriptors and the process manager's; of a netmod that has none
-    /// [`Vci::deadline`] takes care, by a small part of the time that nothing came (libfabric's has one for certain with `NETMOD_OFI_WAIT=fd`). A loop that wants
-    /// to own it takes a copy ([`BorrowedFd::try_clone_to_owned`]), as `examples/tokio.rs` shows.
+    /// A descriptor that is readable when the device should be polled, for event loops that wait
+    /// for other things too. It contains all netmods' descriptors and the process manager's; of a
+    /// netmod that has none [`Vci::deadline`] takes care, by a small part of the time that nothing
+    /// came (libfabric's has one for certain with `NETMOD_OFI_WAIT=fd`). A loop that wants to own
+    /// it takes a copy ([`BorrowedFd::try_clone_to_owned`]), as `examples/tokio.rs` shows.
     ///
     /// The loop, for ever or until a request is finished:
     ///
@@ -163,10 +168,10 @@ impl Vci {
     /// 2. [`Vci::arm`]; after [`Arm::Busy`] go to 1;
     /// 3. wait until the descriptor is readable, at most until [`Vci::deadline`]; go to 1.
     ///
-    /// No event is missed: what has come before `arm` makes it say `Busy` or the descriptor readable, what
-    /// comes later makes the descriptor readable. Any other call on the device between 2 and 3, such as one
-    /// that starts a send, undoes `arm`. The descriptor stays readable until the device was polled; it is
-    /// not to be read.
+    /// No event is missed: what has come before `arm` makes it say `Busy` or the descriptor
+    /// readable, what comes later makes the descriptor readable. Any other call on the device
+    /// between 2 and 3, such as one that starts a send, undoes `arm`. The descriptor stays readable
+    /// until the device was polled; it is not to be read.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -190,8 +195,8 @@ impl Vci {
         Ok(set)
     }
 
-    /// The descriptors of all netmods that have one, the process manager's, and those by which somebody asks for
-    /// the device's state.
+    /// The descriptors of all netmods that have one, the process manager's, and those by which
+    /// somebody asks for the device's state.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         let asked = self.served.server.iter().flat_map(|s| s.fds());
         // Netmods that have let go have nothing to say.
@@ -216,7 +221,8 @@ impl Vci {
         self.prepare_to_sleep()
     }
 
-    /// As [`Vci::arm`], for who looks at the process manager's descriptor after the sleep.
+    /// Arms as [`Vci::arm`] does, for a caller that looks at the process manager's descriptor after
+    /// the sleep.
     pub(super) fn prepare_to_sleep(&mut self) -> Arm {
         self.free_dropped();
         self.tick();
@@ -252,7 +258,7 @@ impl Vci {
         self.waiting.misled > MISLED
     }
 
-    /// How long a wait sleeps at most that nobody wakes.
+    /// Returns the longest sleep of a wait that nothing wakes.
     fn blind_sleep(&self) -> Duration {
         let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
         let waited =
@@ -260,8 +266,8 @@ impl Vci {
         (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)
     }
 
-    /// When the device wants to be polled at the latest although its descriptor is not readable; on the
-    /// clock that [`Vci::now`] reads. `None` if never.
+    /// Returns the time at which the device must be polled although its descriptor is not readable;
+    /// on the clock that [`Vci::now`] reads. `None` if never.
     pub fn deadline(&self) -> Option<Time> {
         if let Some(goodbye) = self.goodbye_deadline() {
             return Some(goodbye);

@@ -1,8 +1,9 @@
 //! Watching the processes that something waits for, connected or not.
 //!
-//! A connection tells of its peer's end, and the process manager of a rank's. A receive or probe may wait for a process of which
-//! neither tells: one of another job, or of a job whose launcher does not say, that has not sent anything yet. Its netmod is
-//! asked to watch it ([`netmod_core::VcLife::watch_peer`]), about once a second.
+//! A connection tells of its peer's end, and the process manager of a rank's. A receive or probe
+//! may wait for a process of which neither tells: one of another job, or of a job whose launcher
+//! does not say, that has not sent anything yet. Its netmod is asked to watch it
+//! ([`netmod_core::VcLife::watch_peer`]), about once a second.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -14,18 +15,18 @@ use super::Vci;
 use crate::ch3::{Cards, WORLD};
 use crate::tagmatch::{ANY_SOURCE, Pattern};
 
-/// How often netmods are asked.
+/// Interval at which netmods are asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Most processes that they are asked to watch at once; the others follow in turn.
 const BATCH: usize = 256;
 
-/// Who is watched, and when the next ones are.
+/// The peers that are watched, and the time of the next look.
 #[derive(Debug)]
 pub(super) struct Watching {
     next: Time,
     /// The group and rank that were last.
     last: (u32, u32),
-    /// What the last probe has looked for in vain; it may be blocked, or come again.
+    /// Pattern of the last empty probe, which may block or come again.
     sought: Option<Pattern>,
 }
 
@@ -48,7 +49,8 @@ impl Watching {
 }
 
 impl Vci {
-    /// When peers are to be watched; never if the process manager tells of all of them.
+    /// Returns the time at which peers are to be watched; never if the process manager tells of all
+    /// of them.
     pub(super) fn watch_deadline(&self) -> Time {
         let world = self.asking.is_mute() && self.size() > 1;
         let any = !self.ch3.closing.finalizing && (world || self.ch3.groups.iter().nth(1).is_some());
@@ -73,8 +75,8 @@ impl Vci {
         let order = awaited.range(from).chain(awaited.range(..=last)).copied().take(BATCH);
         for (group, rank) in order {
             let mut io = self.engine.io(now);
-            // A process whose card is of no use is reported to whoever sends to it; one whose card is not here is
-            // watched when that has come.
+            // A process whose card is of no use is reported to whoever sends to it; one whose card
+            // is not here is watched when that has come.
             let Some(vc) = self.ch3.vc_to_watch(&mut io, group, rank) else { continue };
             if !io.netmod.watch_peer(io.core, vc, now) {
                 break;
@@ -83,7 +85,8 @@ impl Vci {
         }
     }
 
-    /// The processes, by group and rank, that a receive or probe waits for and of whose end nobody else tells.
+    /// The processes, by group and rank, that a receive or probe waits for and of whose end nobody
+    /// else tells.
     fn awaited(&self) -> BTreeSet<(u32, u32)> {
         let groups = &self.ch3.groups;
         let told = !self.asking.is_mute();

@@ -1,9 +1,10 @@
 //! Yielding the core before sleeping, where more want to poll than there are cores.
 //!
-//! A wait that finds nothing could sleep at once. But whom it waits for is often ready to run on the same core: to yield to
-//! that costs a context switch, while sleeping and being woken costs system calls on both sides and an interrupt of
-//! another core. So a wait first yields some times. A yield runs everybody who is ready there once, however many these are, so
-//! they are counted and not timed.
+//! A wait that finds nothing could sleep at once. But whom it waits for is often ready to run on
+//! the same core: to yield to that costs a context switch, while sleeping and being woken costs
+//! system calls on both sides and an interrupt of another core. So a wait first yields some times.
+//! A yield runs everybody who is ready there once, however many these are, so they are counted and
+//! not timed.
 
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ use netmod_core::Time;
 const MOST: u32 = 64;
 /// Fewest: enough to find out that yielding has become worthwhile again.
 const LEAST: u32 = 4;
-/// A yield that takes longer has run somebody who computes. Such a one is not waited for by yielding: who is woken
-/// preempts it.
+/// A yield that takes longer has run somebody who computes. Such a one is not waited for by
+/// yielding: who is woken preempts it.
 const LONG: Duration = Duration::from_millis(1);
 
-/// How many times in a row a wait yields before it sleeps.
+/// Yields in a row before a wait sleeps.
 #[derive(Debug)]
 pub(super) struct Yields {
     /// 0 where nobody yields.
     limit: u32,
-    /// When the last yield began.
+    /// Start of the last yield.
     began: Time,
 }
 
@@ -32,11 +33,13 @@ impl Yields {
         Yields { limit: if shared { MOST } else { 0 }, began: Time::ZERO }
     }
 
-    /// Returns true if the wait is to yield, after `n` yields in a row that brought nothing, and false if it is to sleep.
+    /// Returns true if the wait is to yield, after `n` yields in a row that brought nothing, and
+    /// false if it is to sleep.
     pub(super) fn goes_on(&mut self, n: u32, now: Time) -> bool {
         let long = n > 0 && now.since(self.began) > LONG;
         if n >= self.limit || long {
-            // Once for each row: a wait that has slept does not yield again before something has come.
+            // Once for each row: a wait that has slept does not yield again before something has
+            // come.
             if n == self.limit || long {
                 self.limit = (self.limit / 2).max(LEAST.min(self.limit));
             }
@@ -58,7 +61,8 @@ impl Yields {
 mod tests {
     use super::*;
 
-    /// A wait in which nothing comes: how often it yields before it sleeps. Each yield takes `each`.
+    /// A wait in which nothing comes: how often it yields before it sleeps. Each yield takes
+    /// `each`.
     fn row(yields: &mut Yields, each: Duration) -> u32 {
         let mut now = Time::ZERO;
         let mut n = 0;

@@ -30,8 +30,8 @@ pub fn emit_eager_short(env: Envelope, ready: bool, data: &[u8]) -> Option<Heade
     Some(with_env(EAGER_SHORT, flags, data.len() as u16, env, c, d))
 }
 
-/// An eager message that nobody has to answer, taken from a header without the value of all packets: what [`parse`] makes
-/// [`Packet::Eager`] of.
+/// An eager message that nobody has to answer, taken from a header without the value of all
+/// packets: what [`parse`] makes [`Packet::Eager`] of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) env: Envelope,
@@ -41,7 +41,8 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// `None` if the header is something else, or not as it must be. The sender's request is of no account here.
+    /// `None` if the header is something else, or not as it must be. The sender's request is of no
+    /// account here.
     #[inline(always)]
     pub(crate) fn of(header: &Header) -> Option<Plain> {
         let fields = Fields::new(header);
@@ -52,8 +53,8 @@ impl Plain {
     }
 }
 
-/// Up to [`MAX_SHORT`] bytes as two little-endian words, zero behind them. From at most two moves, which may
-/// overlap each other, instead of a copy of variable length, which is a call.
+/// Up to [`MAX_SHORT`] bytes as two little-endian words, zero behind them. From at most two moves,
+/// which may overlap each other, instead of a copy of variable length, which is a call.
 #[inline]
 fn short_words(data: &[u8]) -> Option<(u64, u64)> {
     let len = data.len();
@@ -73,7 +74,8 @@ fn short_words(data: &[u8]) -> Option<(u64, u64)> {
     })
 }
 
-/// An eager short message, taken from a header without copies: what [`parse`] makes [`Packet::EagerShort`] of.
+/// An eager short message, taken from a header without copies: what [`parse`] makes
+/// [`Packet::EagerShort`] of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
     pub(crate) env: Envelope,
@@ -94,7 +96,8 @@ impl Short {
         good.then(|| Short { env: fields.env(), ready, len })
     }
 
-    /// Whether `next` differs from `header`, of which this was made, in nothing but its payload, and is as it must be.
+    /// Returns true if `next` differs from `header`, of which this was made, in nothing but its
+    /// payload, and is as it must be.
     #[inline(always)]
     pub(crate) fn is_alike(&self, header: &Header, next: &Header) -> bool {
         let (one, other) = (Fields::new(header), Fields::new(next));
@@ -218,7 +221,8 @@ fn zero(packet: &'static str, value: u64, first: u8, end: u8) -> Result<(), PktE
     if value == 0 { Ok(()) } else { Err(PktError::Reserved { packet, first, end }) }
 }
 
-/// The bits of the two words of an eager short message that are behind its data, by the length of that.
+/// The bits of the two words of an eager short message that are behind its data, by the length of
+/// that.
 const BEHIND: [[u64; 2]; MAX_SHORT + 1] = {
     let mut behind = [[0; 2]; MAX_SHORT + 1];
     let mut len = 0;
@@ -266,7 +270,8 @@ impl Fields {
         }
     }
 
-    /// Whether the data of an eager short message is zero behind its first `len` bytes: little-endian, these are the upper bits.
+    /// Returns true if the data of an eager short message is zero behind its first `len` bytes:
+    /// little-endian, these are the upper bits.
     #[inline(always)]
     fn ends_at(&self, len: usize) -> bool {
         let [c, d] = BEHIND[len.min(MAX_SHORT)];
@@ -278,7 +283,7 @@ impl Fields {
         Envelope::of_words(self.context, self.b)
     }
 
-    /// Why this is no [`Short`], although its type says so.
+    /// Returns the reason for which this is no [`Short`], although its type says so.
     #[cold]
     fn bad_short(&self) -> PktError {
         if let Err(e) = self.one_flag("EagerShort", READY, "READY (0x02) is known") {

@@ -20,19 +20,19 @@
 //! | 0x0b | Cookie       | FROM_SENDER        | cookie len | 0       | sreq        | rreq            | 0       | cookie  |
 //! | 0x0c | Credit       | WANT               | 0          | 0       | bytes,slots | 0               | 0       | –       |
 //!
-//! Byte 0 is the type, byte 1 the flags: SYNC 0x01, READY 0x02, ACK 0x04, FROM_SENDER 0x08, WANT 0x10.
-//! `source, tag`, `len, credit` and `bytes, slots` are two 32-bit numbers each.
+//! Byte 0 is the type, byte 1 the flags: SYNC 0x01, READY 0x02, ACK 0x04, FROM_SENDER 0x08, WANT
+//! 0x10. `source, tag`, `len, credit` and `bytes, slots` are two 32-bit numbers each.
 //!
-//! **Credits are totals.** Bytes and slots of a Credit, and the credit of an Eager, count all that was given
-//! back to the peer since the VC began, modulo 2³². So the latest one tells everything: one that was
-//! never sent, because its message was cancelled in the queue, has lost nothing.
+//! **Credits are totals.** Bytes and slots of a Credit, and the credit of an Eager, count all that
+//! was given back to the peer since the VC began, modulo 2³². So the latest one tells everything:
+//! one that was never sent, because its message was cancelled in the queue, has lost nothing.
 //!
 //! **Reserved is zero.** Whatever the table shows as 0 or does not name – flag bits, bytes, the
-//! data bytes of an EagerShort behind its length – is sent as zero, and a packet in which it is
-//! not is refused. So there is exactly one form of each packet, and no meaning can be added
-//! that an old receiver would silently ignore: new flags, fields and types may be sent only to a
-//! peer that has announced, when the connection was made, that it knows them. [`VERSION`] is what is
-//! announced for this table.
+//! data bytes of an EagerShort behind its length – is sent as zero, and a packet in which it is not
+//! is refused. So there is exactly one form of each packet, and no meaning can be added that an old
+//! receiver would silently ignore: new flags, fields and types may be sent only to a peer that has
+//! announced, when the connection was made, that it knows them. [`VERSION`] is what is announced
+//! for this table.
 
 mod header;
 
@@ -57,7 +57,7 @@ pub const MAX_SHORT: usize = 16;
 /// The most bytes of an LMT cookie.
 pub const MAX_COOKIE: usize = 1024;
 
-/// How a message was sent, where the receiver must know.
+/// The send mode, where the receiver must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Standard or buffered.
@@ -135,18 +135,18 @@ impl CookieLen {
 pub enum Packet {
     /// A message whose payload is in the header.
     EagerShort {
-        /// What to match.
+        /// Envelope to match.
         env: Envelope,
-        /// Whether it was sent in ready mode.
+        /// True if it was sent in ready mode.
         ready: bool,
         /// The payload.
         data: ShortData,
     },
     /// A message with its payload behind the header.
     Eager {
-        /// What to match.
+        /// Envelope to match.
         env: Envelope,
-        /// How it was sent.
+        /// Send mode.
         mode: Mode,
         /// Payload bytes.
         len: u32,
@@ -162,9 +162,9 @@ pub enum Packet {
     },
     /// Rendezvous: request to send.
     Rts {
-        /// What to match.
+        /// Envelope to match.
         env: Envelope,
-        /// Whether it was sent in synchronous mode (a rendezvous always is, in effect).
+        /// True if it was sent in synchronous mode (a rendezvous always is, in effect).
         sync: bool,
         /// The send request.
         sreq: u64,
@@ -202,12 +202,12 @@ pub enum Packet {
     CancelResp {
         /// The send request.
         sreq: u64,
-        /// Whether the message has been taken back.
+        /// True if the message has been taken back.
         ack: bool,
     },
     /// The close protocol.
     Close {
-        /// Whether this acknowledges the peer's close.
+        /// True if this acknowledges the peer's close.
         ack: bool,
     },
     /// LMT: the transfer is over.
@@ -217,7 +217,7 @@ pub enum Packet {
     },
     /// LMT: a cookie after the first ones.
     Cookie {
-        /// Whether the sender of the message sends it, rather than the receiver.
+        /// True if the sender of the message sends it, rather than the receiver.
         from_sender: bool,
         /// The send request.
         sreq: u64,
@@ -228,7 +228,7 @@ pub enum Packet {
     },
     /// Flow control: what the receiver of this packet may send, as totals modulo 2³².
     Credit {
-        /// Whether the sender of this packet has messages that wait for slots.
+        /// True if the sender of this packet has messages that wait for slots.
         want: bool,
         /// Bytes of eager messages that were given back.
         bytes: u32,
@@ -254,7 +254,7 @@ impl Packet {
         header::emit(self)
     }
 
-    /// How many payload bytes follow the header: data or a cookie.
+    /// Returns the number of payload bytes after the header: data or a cookie.
     #[inline]
     pub fn payload_len(&self) -> u64 {
         match *self {
@@ -274,7 +274,7 @@ impl Packet {
     }
 }
 
-/// Why a header is not a packet. The peer is broken, hostile, or of another version.
+/// The fault of a header that is no packet. The peer is broken, hostile, or of another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PktError {
     /// Byte 0 is no packet type.
@@ -292,7 +292,7 @@ pub enum PktError {
         packet: &'static str,
         /// Byte 1.
         found: u8,
-        /// What would be allowed.
+        /// Allowed values.
         allowed: &'static str,
     },
     /// An eager short message is longer than a header can hold.

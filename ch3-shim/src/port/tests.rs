@@ -47,7 +47,7 @@ fn what_is_no_name_is_explained() {
     assert!(matches!(with(&[1; CARD_AT + 30]), Err(PortNameError::Card(_))));
 }
 
-/// Whatever is cut off, added or altered, the text is refused: no two texts are the same port.
+/// A text with anything cut off, added or altered is refused: no two texts are the same port.
 #[test]
 fn each_altered_text_is_refused() {
     let text = name().to_string();

@@ -1,20 +1,28 @@
-//! Who is inside the engine: its owner, or the helper that sends what the owner has left staged.
+//! The gate of an engine: inside is its owner, or the helper that sends what the owner has left
+//! staged.
 //!
-//! Each side writes one word and reads the other's. The owner's word says whether it is *inside*, whether it has left something
-//! *staged*, and how often it has left. The helper's says whether it is awake, has *claimed* the engine, or sleeps.
+//! Each side writes one word and reads the other's. The owner's word says whether it is *inside*,
+//! whether it has left something *staged*, and how often it has left. The helper's says whether it
+//! is awake, has *claimed* the engine, or sleeps.
 //!
-//! - The owner enters by storing *inside*, and then looks whether the helper has claimed. If so it waits; a claim is short.
+//! - The owner enters by storing *inside*, and then looks whether the helper has claimed. If so it
+//!   waits; a claim is short.
 //! - The helper stores its claim, and then looks whether the owner is inside. If so it withdraws.
-//! - The owner that leaves something staged says so, and then looks whether the helper sleeps. If so it wakes it.
-//! - The helper that is about to sleep says so, and then looks whether something is staged. If so it stays awake.
+//! - The owner that leaves something staged says so, and then looks whether the helper sleeps. If
+//!   so it wakes it.
+//! - The helper that is about to sleep says so, and then looks whether something is staged. If so
+//!   it stays awake.
 //!
-//! Each is Dekker's argument: of two that store and then look, one sees the other, if a full fence lies between. The owner's fence
-//! would cost more than the rest of a small send. So the owner has a *light* barrier, which only keeps the compiler from swapping
-//! the two, and the helper a *heavy* one, which puts a full fence into every running thread of the process (`membarrier(2)`). A light and
-//! a heavy barrier order as two full fences do. Where the system has no such call both are full fences.
+//! Each is Dekker's argument: of two that store and then look, one sees the other, if a full fence
+//! lies between. The owner's fence would cost more than the rest of a small send. So the owner has
+//! a *light* barrier, which only keeps the compiler from swapping the two, and the helper a *heavy*
+//! one, which puts a full fence into every running thread of the process (`membarrier(2)`). A light
+//! and a heavy barrier order as two full fences do. Where the system has no such call both are full
+//! fences.
 //!
-//! What the owner stores while it is outside is *staged* with a number that changes each time. The helper keeps the word for which it has
-//! sent everything, and takes it for *nothing staged*; so nothing but the owner writes to the owner's word.
+//! What the owner stores while it is outside is *staged* with a number that changes each time. The
+//! helper keeps the word for which it has sent everything, and takes it for *nothing staged*; so
+//! nothing but the owner writes to the owner's word.
 
 use super::Look;
 use super::sync::{AtomicU32, Barriers, Ordering};
@@ -83,8 +91,8 @@ impl Gate {
         }
     }
 
-    /// Owner, inside: a call ends. If it leaves something staged, the owner is outside afterwards. Returns true if the helper
-    /// must be woken.
+    /// Owner, inside: a call ends. If it leaves something staged, the owner is outside afterwards.
+    /// Returns true if the helper must be woken.
     #[inline]
     pub(super) fn end_call(&self, staged: bool) -> bool {
         let word = self.owner.0.load(Ordering::Relaxed);
@@ -103,13 +111,14 @@ impl Gate {
         self.helper.0.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Owner: the helper is awake from now on. Returns true if it was not; then its thread must be told.
+    /// Owner: the helper is awake from now on. Returns true if it was not; then its thread must be
+    /// told.
     pub(super) fn wake(&self) -> bool {
         self.helper.0.compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Helper: looks once. Calls `push` if something is staged and the owner is outside; that returns true if something is kept
-    /// back. `done` is the helper's own.
+    /// Helper: looks once. Calls `push` if something is staged and the owner is outside; that
+    /// returns true if something is kept back. `done` is the helper's own.
     pub(super) fn look(&self, done: &mut Option<u32>, push: impl FnOnce() -> bool) -> Look {
         let word = self.owner.0.load(Ordering::Relaxed);
         if word & STAGED == 0 || *done == Some(word) {
@@ -131,7 +140,8 @@ impl Gate {
         if kept { Look::Kept } else { Look::Pushed }
     }
 
-    /// Helper: says that it sleeps, unless something is staged. Returns true if it sleeps, until [`Gate::is_woken`].
+    /// Helper: says that it sleeps, unless something is staged. Returns true if it sleeps, until
+    /// [`Gate::is_woken`].
     pub(super) fn try_sleep(&self, done: &Option<u32>) -> bool {
         self.helper.0.store(ASLEEP, self.barriers.release());
         self.barriers.heavy();

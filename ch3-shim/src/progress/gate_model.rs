@@ -1,8 +1,9 @@
-//! Model check of the gate: all interleavings of an owner and a helper, by loom. The engine is a `loom::cell::UnsafeCell`, so that a
-//! helper that is inside with its owner is reported as a race; what is staged and never sent is a deadlock.
+//! Model check of the gate: all interleavings of an owner and a helper, by loom. The engine is a
+//! `loom::cell::UnsafeCell`, so that a helper that is inside with its owner is reported as a race;
+//! what is staged and never sent is a deadlock.
 //!
-//! A light barrier of one thread and a heavy one of the other order as two full fences do, which is all that the gate relies on; so
-//! here both are one. Each weakening ([`Weak`]) must be found.
+//! A light barrier of one thread and a heavy one of the other order as two full fences do, which is
+//! all that the gate relies on; so here both are one. Each weakening ([`Weak`]) must be found.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use loom::cell::UnsafeCell;
 
 use super::helper::Look;
 
-/// What is left out of the promises of memory.
+/// The promise of memory that a mutant leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weak {
     Nothing,
@@ -95,7 +96,8 @@ impl Shared {
         self.engine.with_mut(|p| f(unsafe { &mut *p }))
     }
 
-    /// A call of the owner: it `s`tages a message, or `f`lushes, or only `l`ooks. Returns true if the helper must be told.
+    /// A call of the owner: it `s`tages a message, or `f`lushes, or only `l`ooks. Returns true if
+    /// the helper must be told.
     fn call(&self, what: u8) -> bool {
         if !self.gate.is_inside() {
             self.gate.enter();
@@ -111,7 +113,8 @@ impl Shared {
         (staged || self.gate.says_staged()) && self.gate.end_call(staged) && self.gate.wake()
     }
 
-    /// The helper, until so many messages were sent. `kept` of its first looks keep back what they find.
+    /// The helper, until so many messages were sent. `kept` of its first looks keep back what they
+    /// find.
     fn help(&self, total: u32, mut kept: u32) {
         let (mut done, mut sent) = (None, 0);
         while sent < total {

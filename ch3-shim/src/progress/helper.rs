@@ -1,4 +1,5 @@
-//! The helper thread: woken when something stays staged, it looks once a millisecond until nothing is.
+//! The helper thread: woken when something stays staged, it looks once a millisecond until nothing
+//! is.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ const ROUND: Duration = Duration::from_millis(1);
 /// Time from waking to the first look: with the waking itself less than [`ROUND`].
 const FIRST: Duration = Duration::from_micros(800);
 
-/// What came of a look.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Nothing was staged.
@@ -26,7 +27,7 @@ pub(crate) enum Look {
     Kept,
 }
 
-/// What a helper does.
+/// The errand of a helper.
 pub(crate) trait Errand: Send + 'static {
     /// One look.
     fn look(&mut self) -> Look;
@@ -114,7 +115,7 @@ impl Drop for Helper {
     }
 }
 
-/// What the thread does.
+/// Runs the thread.
 fn run(mut errand: impl Errand, counts: &Counts, quit: &AtomicBool) {
     let mut last = None;
     loop {

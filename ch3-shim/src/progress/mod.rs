@@ -1,9 +1,11 @@
 //! Progress without a call: what was staged leaves although its owner computes.
 //!
-//! The device of one thread stages small messages, so that they leave together with its next call. If that call does not come, a
-//! helper thread sends them. [`Guarded`] holds the engine, [`gate`] says who may be inside, `helper` is the thread.
+//! The device of one thread stages small messages, so that they leave together with its next call.
+//! If that call does not come, a helper thread sends them. [`Guarded`] holds the engine, [`gate`]
+//! says who may be inside, `helper` is the thread.
 //!
-//! A [`Multiple`](crate::Multiple) device has a lock for each engine, so its helper needs no gate: it tries the locks.
+//! A [`Multiple`](crate::Multiple) device has a lock for each engine, so its helper needs no gate:
+//! it tries the locks.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +24,7 @@ use gate::Gate;
 pub use helper::HelperStats;
 pub(crate) use helper::{Counts, Errand, Helper, Look};
 
-/// What a helper may do with an engine.
+/// The part of an engine that a helper may use.
 pub(crate) trait Staging: Send {
     /// Returns true if something is staged.
     fn is_staged(&self) -> bool;
@@ -36,20 +38,22 @@ pub(crate) fn warn_without_helper(e: &std::io::Error) {
     tracing::warn!(%e, "no thread that sends what is staged while the program computes: it leaves with the next call");
 }
 
-/// What the owner and the helper share.
+/// The state that the owner and the helper share.
 struct Shared<E> {
     gate: Gate,
     engine: UnsafeCell<E>,
 }
 
-// SAFETY: whoever touches the engine is inside the gate, which lets in one of the two threads at a time, with what the other did
-// before happening before (`gate`). The engine may be used by any thread (`Send`).
+// SAFETY: whoever touches the engine is inside the gate, which lets in one of the two threads at a
+// time, with what the other did before happening before (`gate`). The engine may be used by any
+// thread (`Send`).
 unsafe impl<E: Send> Sync for Shared<E> {}
 
 /// An engine whose owner lets a helper in at the end of a call that leaves something staged.
 ///
-/// Any access through [`Deref`] is the owner's and makes it *inside*; only [`Guarded::end_call`] lets go again. So the owner cannot
-/// forget to enter. What it leaves staged if it forgets `end_call` goes out with its next call.
+/// Any access through [`Deref`] is the owner's and makes it *inside*; only [`Guarded::end_call`]
+/// lets go again. So the owner cannot forget to enter. What it leaves staged if it forgets
+/// `end_call` goes out with its next call.
 pub(crate) struct Guarded<E: Staging + 'static> {
     shared: Arc<Shared<E>>,
     /// No helper is wanted, or somebody else sees to it that what is staged leaves.
@@ -79,7 +83,8 @@ impl<E: Staging> Guarded<E> {
         self.alone = true;
     }
 
-    /// A call of the owner ends. If it leaves something staged, the helper may see to it from now on.
+    /// A call of the owner ends. If it leaves something staged, the helper may see to it from now
+    /// on.
     #[inline]
     pub(crate) fn end_call(&mut self) {
         let Shared { gate, engine } = &*self.shared;
@@ -152,7 +157,7 @@ impl<E: Staging> Guarded<E> {
         result
     }
 
-    /// What the helper has done so far.
+    /// Returns the helper's counts.
     pub(crate) fn counts(&self) -> HelperStats {
         self.counts.stats()
     }
@@ -171,8 +176,9 @@ impl<E: Staging> Deref for Guarded<E> {
 
     #[inline(always)]
     fn deref(&self) -> &E {
-        // SAFETY: the owner is inside, and stays there at least until `end_call` or `look`. The former takes `&mut self`, so
-        // that no reference is left; the latter only leaves if it has entered, when there was none.
+        // SAFETY: the owner is inside, and stays there at least until `end_call` or `look`. The
+        // former takes `&mut self`, so that no reference is left; the latter only leaves if it has
+        // entered, when there was none.
         unsafe { &*self.inside() }
     }
 }
@@ -198,7 +204,7 @@ impl<E: Staging> Drop for Guarded<E> {
     }
 }
 
-/// What the helper of a [`Guarded`] engine does in each round.
+/// The errand of the helper of a [`Guarded`] engine.
 struct Pushes<E> {
     shared: Arc<Shared<E>>,
     /// The owner's word when all that it had left staged was sent.
@@ -209,7 +215,8 @@ impl<E: Staging + 'static> Errand for Pushes<E> {
     fn look(&mut self) -> Look {
         let Pushes { shared, done } = self;
         shared.gate.look(done, || {
-            // SAFETY: the helper is inside: the gate has let it in, and keeps the owner out until this closure has returned.
+            // SAFETY: the helper is inside: the gate has let it in, and keeps the owner out until
+            // this closure has returned.
             unsafe { &mut *shared.engine.get() }.push()
         })
     }

@@ -1,11 +1,12 @@
-//! What the gate needs of memory and threads. The model check puts its own in this module's place.
+//! Memory and threads, as the gate needs them. The model check puts its own in this module's place.
 
 pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::atomic::{compiler_fence, fence};
 
 use crate::sys;
 
-/// Looks at a claim before the thread lets others run, and runs of others before it asks whether there is a helper at all.
+/// Looks at a claim before the thread lets others run, and runs of others before it asks whether
+/// there is a helper at all.
 const SPIN: u32 = 64;
 const YIELDS: u32 = 1024;
 
@@ -47,7 +48,8 @@ impl Barriers {
         Ordering::Release
     }
 
-    /// Waits for a moment. False if it is of no use: this is a forked child, and the helper is in its parent.
+    /// Waits for a moment. False if it is of no use: this is a forked child, and the helper is in
+    /// its parent.
     pub(super) fn pause(&self, tries: &mut u32) -> bool {
         *tries += 1;
         if *tries < SPIN {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Guarded, Staging};
 
-/// What is staged, and what was sent, by whom.
+/// Staged and sent messages, with the sender.
 #[derive(Default)]
 struct Counter {
     staged: u64,

@@ -45,12 +45,12 @@ impl Form {
     }
 }
 
-/// Which entry is taken next.
+/// The entry that is taken next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Uniformly random.
     Random,
-    /// As they were put in.
+    /// The order of insertion.
     InOrder,
     /// Uniformly random, and not known before the previous operation has ended: the latency
     /// of an operation, where [`Order::Random`] allows the processor to overlap several.
@@ -63,7 +63,7 @@ pub fn exact_random(queue_len: usize, iterations: usize) -> f64 {
     posted(Form::Exact, Order::Random, queue_len, iterations)
 }
 
-/// As [`exact_random`], with messages in the order of the receives.
+/// Measures [`exact_random`] with messages in the order of the receives.
 pub fn exact_in_order(queue_len: usize, iterations: usize) -> f64 {
     posted(Form::Exact, Order::InOrder, queue_len, iterations)
 }

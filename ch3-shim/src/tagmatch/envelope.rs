@@ -1,14 +1,15 @@
-//! What a message says about itself, and what a receive asks for.
+//! The envelope of a message, and the pattern of a receive.
 //!
-//! Both are kept in two words, source and tag in one of them: so they are passed in registers, and are stored and read again
-//! in the same pieces. Three of 32 bits are not: whoever puts source and tag together for a header or a key then reads eight
-//! bytes that were stored as four and four, for which a processor waits until all that was stored before is in its cache; on
-//! the way of a send that is the line of a ring that the other core has.
+//! Both are kept in two words, source and tag in one of them: so they are passed in registers, and
+//! are stored and read again in the same pieces. Three of 32 bits are not: whoever puts source and
+//! tag together for a header or a key then reads eight bytes that were stored as four and four, for
+//! which a processor waits until all that was stored before is in its cache; on the way of a send
+//! that is the line of a ring that the other core has.
 
 use super::hash::Key;
 use super::{ANY_SOURCE, ANY_TAG, Class};
 
-/// What a message says about itself. All values are literal: a peer that sends [`ANY_TAG`] as a
+/// The envelope of a message. All values are literal: a peer that sends [`ANY_TAG`] as a
 /// tag is matched by wildcard receives only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Envelope {
@@ -16,7 +17,7 @@ pub struct Envelope {
     context: u32,
 }
 
-/// What a receive or a probe asks for: an envelope, of which source and tag may be wild.
+/// The pattern of a receive or a probe: an envelope, of which source and tag may be wild.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pattern(Envelope);
 
@@ -66,7 +67,8 @@ impl Envelope {
 }
 
 impl Pattern {
-    /// A pattern of a communicator's context id, the rank of the sender or [`ANY_SOURCE`], and a tag or [`ANY_TAG`].
+    /// A pattern of a communicator's context id, the rank of the sender or [`ANY_SOURCE`], and a
+    /// tag or [`ANY_TAG`].
     #[inline]
     pub const fn new(context: u32, source: i32, tag: i32) -> Pattern {
         Pattern(Envelope::new(context, source, tag))
@@ -96,7 +98,7 @@ impl Pattern {
         self.0
     }
 
-    /// Whether a message with this envelope may go to a receive with this pattern.
+    /// Returns true if a message with this envelope may go to a receive with this pattern.
     #[inline]
     pub fn matches(&self, envelope: &Envelope) -> bool {
         self.context() == envelope.context()

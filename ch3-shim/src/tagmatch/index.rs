@@ -13,8 +13,8 @@
 //! How long probes are matters more than the four bytes: a processor that mispredicts the length of
 //! one can't overlap the cache miss of this match with that of the next. At 3/8 a probe mostly ends
 //! where it begins, and a match among 10,000 receives costs two thirds of what it does at 5/8. A
-//! table that a core's own cache can't hold is filled to 5/8 all the same: where others use the shared
-//! cache too, what a larger one misses costs more than what it spares.
+//! table that a core's own cache can't hold is filled to 5/8 all the same: where others use the
+//! shared cache too, what a larger one misses costs more than what it spares.
 
 use super::hash::{Key, Seed};
 
@@ -30,7 +30,7 @@ const MIN_ENTRIES: usize = 64;
 /// Node numbers of up to 16 bits leave 15 bits of hash.
 const MIN_NODE_MASK: u32 = 0xffff;
 
-/// How full a table may become, gaps included.
+/// Highest load of a table, gaps included.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
     /// Five eighths: where peers decide how many entries there are, and memory is what is bounded.
@@ -43,7 +43,7 @@ pub(super) enum Load {
 const SPARSE_MAX: usize = 1 << 16;
 
 impl Load {
-    /// Of a table of so many entries, those that may be in use.
+    /// Returns the number of entries of a table of this size that may be in use.
     fn limit(self, len: usize) -> usize {
         match self {
             Load::Sparse if len <= SPARSE_MAX => len / 8 * 3,
@@ -57,7 +57,7 @@ impl Load {
 #[repr(C)]
 pub(super) struct Index {
     entries: Vec<u32>,
-    /// Which bits of an entry are the node number.
+    /// Bits of an entry that are the node number.
     node_mask: u32,
     /// 64 less the number of bits of a place in `entries`.
     shift: u32,
@@ -69,8 +69,8 @@ pub(super) struct Index {
     used: usize,
     /// The greatest `used` before the table is rebuilt.
     limit: usize,
-    /// Where the key lay that was asked for last. Whoever sends or receives a row of messages asks for one key
-    /// again and again, and this spares the hash.
+    /// Position of the key that was asked for last. A program that sends or receives a row of
+    /// messages asks for one key again and again, and this spares the hash.
     last: usize,
     load: Load,
 }
@@ -94,7 +94,7 @@ impl Index {
         (entry < GAP && key_of(node).same(key)).then_some((self.last, node))
     }
 
-    /// Whether no key is in it.
+    /// Returns true if no key is in it.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.live == 0
@@ -153,8 +153,8 @@ impl Index {
         Some(there)
     }
 
-    /// The node of a key, or none if `node` has become it. That is what was asked for last, and there is room for `node` in its
-    /// place.
+    /// The node of a key, or none if `node` has become it. That is what was asked for last, and
+    /// there is room for `node` in its place.
     #[inline(always)]
     fn seat(&mut self, key: Key, node: u32, key_of: impl Fn(u32) -> Key) -> Option<u32> {
         if self.used >= self.limit || node > self.node_mask {

@@ -10,7 +10,7 @@ fn key(context: u32, source: i32, tag: i32) -> Key {
     Key { source_tag: u64::from(source.cast_unsigned()) | u64::from(tag.cast_unsigned()) << 32, context }
 }
 
-/// How many entries a probe for `key` looks at.
+/// Returns the number of entries that a probe for `key` looks at.
 fn probe_len(index: &Index, key: Key) -> usize {
     let mask = index.entries.len() - 1;
     let hash = index.seed.hash(key);
@@ -168,7 +168,7 @@ fn random_seeds_differ() {
     assert_eq!(hashes.len(), 100);
 }
 
-/// So sparse is a table of the program's own receives, until it is large.
+/// A table of the program's own receives stays sparse until it is large.
 #[test]
 fn a_sparse_table_is_no_fuller_than_allowed_and_no_larger_than_needed() {
     for n in [10, 1_000, 10_000, 100_000] {

@@ -11,15 +11,16 @@
 //! Neither queue is ever searched. A pattern is of one of four classes: exact, any tag, any
 //! source, any of both. Its class and its words that are not wild make a hash key.
 //!
-//! *Posted side.* Receives are in a slab; one index for each class leads from a key to the last
-//! of the receives posted with that very pattern. They form a ring, so that the last leads to the first, and one is taken from the FIFO
-//! without a change of the index. A message looks into one
+//! *Posted side.* Receives are in a slab; one index for each class leads from a key to the last of
+//! the receives posted with that very pattern. They form a ring, so that the last leads to the
+//! first, and one is taken from the FIFO without a change of the index. A message looks into one
 //! index if no receive with a wildcard is posted, and else into at most four (an empty one costs a
-//! comparison) and takes the least of the sequence numbers found. So that a cancellation needs no walk, each of several
-//! receives also knows the one before it; that is apart from the receives,
-//! so that patterns that are unique, the common case, never touch it. One pattern without wildcards is kept apart from the index, so that
-//! a row of receives with it, or one that is posted again whenever it was taken, costs no hash: that which was posted when nothing else was,
-//! or, if it waits long, the next that is posted twice.
+//! comparison) and takes the least of the sequence numbers found. So that a cancellation needs no
+//! walk, each of several receives also knows the one before it; that is apart from the receives, so
+//! that patterns that are unique, the common case, never touch it. One pattern without wildcards is
+//! kept apart from the index, so that a row of receives with it, or one that is posted again
+//! whenever it was taken, costs no hash: that which was posted when nothing else was, or, if it
+//! waits long, the next that is posted twice.
 //!
 //! *Unexpected side.* Messages are in a slab as well, and in one list per class: the messages of
 //! an exact envelope, of a (context, source), of a (context, tag), of a context. All lists are
@@ -31,10 +32,10 @@
 //! stops to pay, and no message enters a list more than once. Links are apart from the messages,
 //! in one array for each class.
 //!
-//! *Memory accesses.* An index has entries of four bytes, and a receive or message with an
-//! 8-byte payload has 32, never in two cache lines: an exact match costs two dependent cache misses at
-//! worst, one of them in a table that is small for the number of receives. The slab slot that
-//! was freed last is used next, so that what is posted again is written where the cache is warm.
+//! *Memory accesses.* An index has entries of four bytes, and a receive or message with an 8-byte
+//! payload has 32, never in two cache lines: an exact match costs two dependent cache misses at
+//! worst, one of them in a table that is small for the number of receives. The slab slot that was
+//! freed last is used next, so that what is posted again is written where the cache is warm.
 //!
 //! *Hashing.* Peers choose tags. Each queue has a random seed, so that a peer cannot construct
 //! colliding tags without knowing it; the function is in `hash`.
@@ -63,7 +64,7 @@ pub const ANY_SOURCE: i32 = -2;
 /// The tag of a [`Pattern`] that matches every tag (the value of `MPI_ANY_TAG` in the MPICH ABI).
 pub const ANY_TAG: i32 = -1;
 
-/// Which words of a pattern are wild.
+/// The words of a pattern that are wild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 enum Class {

@@ -18,7 +18,8 @@ struct Node<T> {
     // Not a `Key`, whose padding would be in the place of `next`.
     source_tag: u64,
     context: u32,
-    /// The next receive of its pattern, and after the last one the first. In a free node: the next free one.
+    /// The next receive of its pattern, and after the last one the first. In a free node: the next
+    /// free one.
     next: u32,
     seq: NonZeroU64,
     item: T,
@@ -36,8 +37,8 @@ impl<T> Node<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PostedKey {
     seq: NonZeroU64,
-    /// The node in the lower half, the class in the upper one. Two words are passed in registers; pieces would be put together in
-    /// memory, and read again before they are there.
+    /// The node in the lower half, the class in the upper one. Two words are passed in registers;
+    /// pieces would be put together in memory, and read again before they are there.
     place: u64,
 }
 
@@ -63,24 +64,24 @@ impl PostedKey {
 /// `T` is what the device gets back when a receive is matched, typically a request handle.
 #[derive(Debug)]
 pub struct PostedQueue<T> {
-    /// By [`Class`]: from key to the last receive, which leads to the first.
+    /// Index of each [`Class`]: from key to the last receive, which leads to the first.
     indices: [Index; 4],
     nodes: Vec<Node<T>>,
-    /// By node, the one before it among the receives of its pattern; the first one's means nothing. Only kept up for
-    /// patterns that were posted more than once.
+    /// Predecessor of each node among the receives of its pattern; the first one's means nothing.
+    /// Only kept up for patterns that were posted more than once.
     before: Vec<u32>,
     free: u32,
     len: usize,
     next_seq: NonZeroU64,
-    /// How many patterns with a wildcard are posted.
+    /// Number of posted patterns with a wildcard.
     wild: usize,
     row: Row,
     /// The pattern that was posted last of those that are not the row's.
     last: Option<Pattern>,
 }
 
-/// The receives of one pattern without wildcards, which is in no index. Whoever expects a row of messages posts one pattern again and
-/// again: such receives are posted and taken without a hash.
+/// The receives of one pattern without wildcards, which is in no index. Whoever expects a row of
+/// messages posts one pattern again and again: such receives are posted and taken without a hash.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     source_tag: u64,
@@ -134,19 +135,20 @@ impl<T: Copy> PostedQueue<T> {
         }
     }
 
-    /// How many receives are posted.
+    /// Returns the number of posted receives.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no receive is posted.
+    /// Returns true if no receive is posted.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Index entries, nodes and what is kept beside them: what the memory of the queue is proportional to.
+    /// Index entries, nodes and what is kept beside them: what the memory of the queue is
+    /// proportional to.
     pub fn capacity(&self) -> usize {
         let indices: usize = self.indices.iter().map(Index::capacity).sum();
         indices + self.nodes.capacity() + self.before.capacity()
@@ -200,8 +202,8 @@ impl<T: Copy> PostedQueue<T> {
         PostedKey::new(node, class, seq)
     }
 
-    /// The row is of another pattern from now on, which is in no index. What is posted of the present one, and waits while the other comes again
-    /// and again, goes to an index.
+    /// The row is of another pattern from now on, which is in no index. What is posted of the
+    /// present one, and waits while the other comes again and again, goes to an index.
     #[inline(never)]
     fn begin_row(&mut self, key: Key, node: u32) {
         let Row { tail, .. } = self.row;
@@ -224,8 +226,8 @@ impl<T: Copy> PostedQueue<T> {
         Some(self.take_first(Class::Exact, at, tail))
     }
 
-    /// As [`PostedQueue::take_match`], for a further message with the envelope of the one that was last asked for. `None` also says
-    /// that there is no short way to its receive.
+    /// Works like [`PostedQueue::take_match`], for a further message with the envelope of the one
+    /// that was last asked for. `None` also says that there is no short way to its receive.
     #[inline(always)]
     pub(crate) fn take_again(&mut self, envelope: &Envelope) -> Option<T> {
         let tail = self.row.tail;
@@ -239,7 +241,7 @@ impl<T: Copy> PostedQueue<T> {
         Some(self.take_first(class, at, tail))
     }
 
-    /// What [`PostedQueue::take_match`] would take, without taking it.
+    /// Returns the receive that [`PostedQueue::take_match`] would take, without taking it.
     pub fn peek_match(&self, envelope: &Envelope) -> Option<T> {
         let (_, _, tail) = self.first_of_all(envelope)?;
         Some(self.nodes[self.nodes[tail as usize].next as usize].item)
@@ -291,7 +293,8 @@ impl<T: Copy> PostedQueue<T> {
         all.into_iter()
     }
 
-    /// Whether there is a receive of whose pattern `pred` says so. Looks at each pattern once.
+    /// Returns true if there is a receive of whose pattern `pred` says so. Looks at each pattern
+    /// once.
     pub fn any(&self, mut pred: impl FnMut(&Pattern) -> bool) -> bool {
         Class::ALL
             .into_iter()
@@ -326,7 +329,7 @@ impl<T: Copy> PostedQueue<T> {
         self.indices[class as usize].find(key, |node| self.nodes[node as usize].key())
     }
 
-    /// Of the patterns of the up to four first receives that match, that of the one with the least sequence number: its class, its
+    /// Returns the oldest matching receive among the four wildcard classes: its class, its
     /// place, and its last receive.
     #[inline]
     fn first_of_all(&self, envelope: &Envelope) -> Option<(Class, usize, u32)> {

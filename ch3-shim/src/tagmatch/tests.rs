@@ -132,7 +132,7 @@ fn the_first_posted_wins_across_classes() {
     assert_eq!(queue.len(), 1);
 }
 
-/// Of two patterns, one waits: it may not keep the other from the short way for ever.
+/// A pattern that waits beside another may not keep the other from the short way for ever.
 #[test]
 fn what_is_posted_again_and_again_is_in_no_index() {
     let mut queue = PostedQueue::new();

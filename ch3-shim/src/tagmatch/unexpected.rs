@@ -41,11 +41,11 @@ struct Link {
 struct Lists {
     /// From key to the first node.
     index: Index,
-    /// By node.
+    /// Links of each node.
     links: Vec<Link>,
-    /// Whether the lists are kept.
+    /// True if the lists are kept.
     built: bool,
-    /// Whether they were used since the queue was last empty.
+    /// True if they were used since the queue was last empty.
     wanted: bool,
 }
 
@@ -146,13 +146,13 @@ impl<T> UnexpectedQueue<T> {
         }
     }
 
-    /// How many messages wait.
+    /// Returns the number of waiting messages.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no message waits.
+    /// Returns true if no message waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -1,7 +1,8 @@
 //! Dynamic processes: two jobs that were started apart meet at a port, talk, and part.
 //!
-//! Each job has a root that speaks for it. The roots talk over a VC of their own (`connect_to_root`), which
-//! only who knows the port's key can make, in a group of one process each:
+//! Each job has a root that speaks for it. The roots talk over a VC of their own
+//! (`connect_to_root`), which only who knows the port's key can make, in a group of one process
+//! each:
 //!
 //! ```text
 //!  members    root that connects            root that accepts    members
@@ -17,13 +18,14 @@
 //!    ← Commit                                                     Commit →
 //! ```
 //!
-//! Nobody has met before all have agreed; whoever fails earlier makes all fail, with `Refuse`, `Drop` and
-//! `Fail`. A guest that fails is no failure of the accepting side, which serves the next one. What remains is the
-//! loss of the very last word: a side that has not heard `Go` in time fails while the other has succeeded, and
-//! finds that its peers are gone.
+//! Nobody has met before all have agreed; whoever fails earlier makes all fail, with `Refuse`,
+//! `Drop` and `Fail`. A guest that fails is no failure of the accepting side, which serves the next
+//! one. What remains is the loss of the very last word: a side that has not heard `Go` in time
+//! fails while the other has succeeded, and finds that its peers are gone.
 //!
-//! To part, all processes of both groups say `Done`, through their roots. After that nobody sends any more, so
-//! the close protocol can run on each VC, and everything that was made for the group goes.
+//! To part, all processes of both groups say `Done`, through their roots. After that nobody sends
+//! any more, so the close protocol can run on each VC, and everything that was made for the group
+//! goes.
 
 mod talk;
 mod word;
@@ -42,7 +44,7 @@ use word::{Party, Plan, Roster, Word};
 
 /// The tag of what roots say to each other.
 const ROOT_TAG: i32 = 1;
-/// How long the close of the roots' VC is waited for; nobody depends on it.
+/// Time limit for the close of the roots' VC, on which nobody depends.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A collective call under way.
@@ -59,10 +61,11 @@ struct Call {
     timeout: Duration,
 }
 
-/// A communicator with the processes of another job: messages go to, and come from, ranks of that job.
+/// A communicator with the processes of another job: messages go to, and come from, ranks of that
+/// job.
 ///
-/// Ends with [`Vci::disconnect_comm`]. A dropped one stays connected until the device is finalized, which then
-/// needs the other job to finalize too.
+/// Ends with [`Vci::disconnect_comm`]. A dropped one stays connected until the device is finalized,
+/// which then needs the other job to finalize too.
 #[derive(Debug)]
 #[must_use = "disconnect it when it is of no more use"]
 pub struct InterComm {
@@ -75,8 +78,8 @@ pub struct InterComm {
 }
 
 impl InterComm {
-    /// The communicator for sends, receives, probes and [`Vci::dup`]. All communicators made of it end with
-    /// this one.
+    /// The communicator for sends, receives, probes and [`Vci::dup`]. All communicators made of it
+    /// end with this one.
     pub fn comm(&self) -> Comm {
         self.comm
     }
@@ -102,16 +105,17 @@ fn ends(meeting: [u8; 16]) -> (GroupId, GroupId) {
     (GroupId(accepts), GroupId(connects))
 }
 
-/// Why a guest was not served.
+/// The reason for which a guest was not served.
 enum NotServed {
-    /// By its own fault.
+    /// The guest's fault.
     Guest(String),
-    /// By this job's.
+    /// This job's fault.
     Host(Error),
 }
 
 impl Vci {
-    /// Opens a port at which other jobs can connect to this one (`MPI_Open_port`). Whoever knows its name can.
+    /// Opens a port at which other jobs can connect to this one (`MPI_Open_port`). Whoever knows
+    /// its name can.
     ///
     /// # Errors
     /// No netmod that can be reached from other jobs.
@@ -125,7 +129,8 @@ impl Vci {
         Ok(PortName { tag, key, card })
     }
 
-    /// Closes a port (`MPI_Close_port`). Who waits at it is sent away; who was accepted stays connected.
+    /// Closes a port (`MPI_Close_port`). Who waits at it is sent away; who was accepted stays
+    /// connected.
     ///
     /// # Errors
     /// If it is not open in this process.
@@ -138,13 +143,13 @@ impl Vci {
         Err(Error::Usage(format!("close_port: port {:016x} is not open in this process", port.tag)))
     }
 
-    /// Accepts the job that connects to a port, the first one if there are several (`MPI_Comm_accept`).
-    /// Collective over `comm`, a communicator of this job; the port counts at its rank `root`, where it was
-    /// opened, and may be `None` elsewhere.
+    /// Accepts the job that connects to a port, the first one if there are several
+    /// (`MPI_Comm_accept`). Collective over `comm`, a communicator of this job; the port counts at
+    /// its rank `root`, where it was opened, and may be `None` elsewhere.
     ///
     /// # Errors
-    /// The same at all processes: nobody came within `timeout`; a process of this job did not join in, or was
-    /// lost. Nothing is left of the attempt then, and the port stays open.
+    /// The same at all processes: nobody came within `timeout`; a process of this job did not join
+    /// in, or was lost. Nothing is left of the attempt then, and the port stays open.
     pub fn accept(
         &mut self,
         port: Option<&PortName>,
@@ -163,12 +168,13 @@ impl Vci {
         self.intercomm(&call, met)
     }
 
-    /// Connects to the job that accepts at a port (`MPI_Comm_connect`). Collective over `comm`, a communicator of
-    /// this job; the port counts at its rank `root`, and may be `None` elsewhere.
+    /// Connects to the job that accepts at a port (`MPI_Comm_connect`). Collective over `comm`, a
+    /// communicator of this job; the port counts at its rank `root`, and may be `None` elsewhere.
     ///
     /// # Errors
-    /// The same at all processes: a port that cannot be reached, at which nobody accepted within `timeout`, or
-    /// whose key is another; a process of either job that did not join in, or was lost.
+    /// The same at all processes: a port that cannot be reached, at which nobody accepted within
+    /// `timeout`, or whose key is another; a process of either job that did not join in, or was
+    /// lost.
     pub fn connect(
         &mut self,
         port: Option<&PortName>,
@@ -407,14 +413,15 @@ impl Vci {
         self.forget_group(group);
     }
 
-    /// Parts from another job (`MPI_Comm_disconnect`): waits until all sends and receives with it that are
-    /// under way are finished, and all processes of both jobs have come to this call; closes the connections by
-    /// agreement; and forgets the other job with all communicators made of this one. Receives that have
-    /// matched nothing fail, messages that were not received are lost.
+    /// Parts from another job (`MPI_Comm_disconnect`): waits until all sends and receives with it
+    /// that are under way are finished, and all processes of both jobs have come to this call;
+    /// closes the connections by agreement; and forgets the other job with all communicators made
+    /// of this one. Receives that have matched nothing fail, messages that were not received are
+    /// lost.
     ///
     /// # Errors
-    /// A process of either job that did not join in within `NETMOD_CLOSE_TIMEOUT`, or was lost, or has something
-    /// under way that does not finish. Everything local is released all the same.
+    /// A process of either job that did not join in within `NETMOD_CLOSE_TIMEOUT`, or was lost, or
+    /// has something under way that does not finish. Everything local is released all the same.
     pub fn disconnect_comm(&mut self, inter: InterComm) -> Result<()> {
         self.check_origin()?;
         let group = inter.comm.group;
@@ -498,7 +505,7 @@ impl Vci {
     }
 }
 
-/// What a root has said instead of going on.
+/// An answer of a root that ends the call.
 fn refused(port: &PortName, word: &Word) -> Error {
     Error::Meet(match word {
         Word::Refuse(why) => format!("connect to port {:016x}: refused: {why}", port.tag),

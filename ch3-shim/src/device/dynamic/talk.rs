@@ -1,5 +1,5 @@
-//! Messages of the collective calls on two groups: said and heard within deadlines, among the members of a job
-//! and between two roots.
+//! Messages of the collective calls on two groups: said and heard within deadlines, among the
+//! members of a job and between two roots.
 
 use netmod_core::{Time, VcId};
 
@@ -29,7 +29,8 @@ impl Vci {
         Ok(())
     }
 
-    /// Says something to all other members. One that cannot be reached misses it, and fails by itself.
+    /// Says something to all other members. One that cannot be reached misses it, and fails by
+    /// itself.
     pub(super) fn tell_all(&mut self, call: &Call, word: &Word) {
         let bytes = bytes::Bytes::from(word.emit());
         let (me, size) = (self.rank(), self.size());
@@ -72,7 +73,7 @@ impl Vci {
         word.map(Some).map_err(|e| Error::Meet(format!("rank {from} sent a broken message: {e}")))
     }
 
-    /// Whether a message of a process waits to be heard.
+    /// Returns true if a message of a process waits to be heard.
     pub(super) fn has_spoken(&mut self, from: u32, tag: i32, comm: Comm) -> bool {
         let pattern = Pattern::new(comm.context, from as i32, tag);
         self.ch3.queues.unexpected.peek_match(&pattern).is_some()
@@ -170,7 +171,7 @@ impl Vci {
         self.ch3.part(&mut self.engine.io(now), group);
     }
 
-    /// What a member does: it follows the root until that says how the call has ended.
+    /// Follows the root, as a member, until it says how the call has ended.
     pub(super) fn follow(&mut self, call: &Call) -> Result<Met> {
         let card = Word::Card(self.ch3.lookups.own_card.clone()).emit();
         self.say(&card, call.root, call.up, call.comm)?;
@@ -215,7 +216,8 @@ impl Vci {
         }
     }
 
-    /// Closes the VCs of a group by agreement. The VCs that were not closed in time, if there are any.
+    /// Closes the VCs of a group by agreement. The VCs that were not closed in time, if there are
+    /// any.
     pub(super) fn close_group(&mut self, group: u32, deadline: Time) -> Result<Vec<String>> {
         let Some(g) = self.ch3.groups.get(group) else { return Ok(Vec::new()) };
         let vcs: Vec<VcId> = g.vcs.iter().map(|(_, vc)| vc).collect();
@@ -253,7 +255,7 @@ impl Vci {
     }
 }
 
-/// What a root said that ends a call.
+/// An answer of a root that ends a call.
 pub(super) fn failure(call: &Call, word: Word) -> Error {
     match word {
         Word::Fail { timeout: true, text } => Error::Timeout(text),

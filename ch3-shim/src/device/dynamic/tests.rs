@@ -1,5 +1,5 @@
-//! What becomes of a meeting when one side falls silent, dies or talks nonsense at each of its steps. Both sides
-//! are singletons of this process; the one at fault is played by hand.
+//! Joins of two jobs in which one side falls silent, dies or talks nonsense at each of its steps.
+//! Both sides are singletons of this process; the one at fault is played by hand.
 
 use std::os::fd::RawFd;
 use std::time::Instant;
@@ -62,7 +62,7 @@ fn device(job: &str) -> Device {
     Builder::new(cfg, Box::new(Alone(job, Default::default()))).build().expect("a device")
 }
 
-/// How a process stops to play its part.
+/// The way in which a process stops to play its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Dies,
@@ -106,7 +106,8 @@ fn call(dev: &mut Device, what: &'static str, timeout: Duration) -> Call {
     dev.begin(what, world, 0, timeout).expect("a call")
 }
 
-/// Connects to a port, and plays a guest up to a step: 0 the connection, 1 the offer, 2 the agreement.
+/// Connects to a port, and plays a guest up to a step: 0 the connection, 1 the offer, 2 the
+/// agreement.
 fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
     let mut dev = device("bad guest");
     let end = call(&mut dev, "connect", LONG).deadline;
@@ -135,7 +136,8 @@ fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
     fail(dev, comm, &last, fault)
 }
 
-/// Whatever a guest does, accepting goes on: the next guest is served, and nothing is left of the bad one.
+/// Accepting goes on after any bad guest: the next guest is served, and nothing is left of the bad
+/// one.
 #[test]
 fn bad_guests_do_not_keep_others_out() {
     for step in 0..2 {
@@ -184,8 +186,8 @@ fn bad_guests_do_not_keep_others_out() {
     }
 }
 
-/// A guest that is lost after it has agreed: whether the host has noticed or not, it can part, and nothing is
-/// left.
+/// A guest that is lost after it has agreed: whether the host has noticed or not, it can part, and
+/// nothing is left.
 #[test]
 fn a_guest_that_goes_after_it_has_agreed() {
     for fault in [Fault::Dies, Fault::TalksNonsense] {
@@ -206,7 +208,8 @@ fn a_guest_that_goes_after_it_has_agreed() {
     }
 }
 
-/// A host up to a step: 0 nothing is said to the guest, 1 terms, 2 the same and the guest's agreement heard.
+/// A host up to a step: 0 nothing is said to the guest, 1 terms, 2 the same and the guest's
+/// agreement heard.
 fn host_until(step: usize, mut dev: Device, port: &PortName, fault: Fault) -> Option<Device> {
     let end = call(&mut dev, "accept", LONG).deadline;
     let guest = dev.next_guest(port.tag, end).expect("progress").expect("a guest");
@@ -226,7 +229,7 @@ fn host_until(step: usize, mut dev: Device, port: &PortName, fault: Fault) -> Op
     fail(dev, comm, &Word::Ack, fault)
 }
 
-/// Whatever a host does, connecting ends in time with an error, and nothing is left.
+/// Connecting to any bad host ends in time with an error, and nothing is left.
 #[test]
 fn bad_hosts_fail_connecting() {
     for step in 0..3 {

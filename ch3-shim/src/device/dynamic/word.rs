@@ -1,8 +1,8 @@
-//! What two jobs, and the members of one, say to each other when they meet: the messages, and their checked
+//! Messages of two jobs that join, and of the members of one: and their checked
 //! form.
 //!
-//! A message begins with `NMD1` and a byte that says what it is. All integers are little-endian. A roster is a
-//! count (4 bytes) and for each rank the length of its business card (4) and the card.
+//! A message begins with `NMD1` and a byte that says what it is. All integers are little-endian. A
+//! roster is a count (4 bytes) and for each rank the length of its business card (4) and the card.
 //!
 //! | byte | | body |
 //! |---|---|---|
@@ -41,7 +41,7 @@ pub(super) struct Party {
     pub(super) roster: Roster,
 }
 
-/// How a group is met.
+/// The way in which a group is joined.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The other group.

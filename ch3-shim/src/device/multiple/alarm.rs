@@ -1,12 +1,14 @@
-//! When the helper of the engines is needed: what calls leave staged is sent by it, if no other call comes.
+//! The alarm for the helper of the engines: what calls leave staged is sent by it, if no other call
+//! comes.
 //!
-//! Whoever leaves something staged in an engine raises the alarm while it has the engine's lock. The helper takes the alarm back, and
-//! then tries the locks: what was staged before it sees, and what is staged later raises the alarm again. A lock that another
-//! thread has is tried again in the next round.
+//! Whoever leaves something staged in an engine raises the alarm while it has the engine's lock.
+//! The helper takes the alarm back, and then tries the locks: what was staged before it sees, and
+//! what is staged later raises the alarm again. A lock that another thread has is tried again in
+//! the next round.
 
 use super::sync::{AtomicBool, Ordering, fence};
 
-/// Whether something may be staged, and whether the helper sleeps.
+/// Two flags: something may be staged; the helper sleeps.
 pub(super) struct Alarm {
     raised: AtomicBool,
     asleep: AtomicBool,
@@ -18,7 +20,8 @@ impl Alarm {
         Alarm { raised: AtomicBool::new(false), asleep: AtomicBool::new(true) }
     }
 
-    /// Something stays staged in an engine whose lock the caller has. Returns true if the helper must be told.
+    /// Something stays staged in an engine whose lock the caller has. Returns true if the helper
+    /// must be told.
     pub(super) fn raise(&self) -> bool {
         // Who has raised it has woken the helper.
         if self.raised.swap(true, Ordering::AcqRel) {
@@ -38,7 +41,8 @@ impl Alarm {
         self.raised.store(true, Ordering::Relaxed);
     }
 
-    /// Helper: says that it sleeps, unless the alarm is raised. Returns true if it sleeps, until [`Alarm::is_woken`].
+    /// Helper: says that it sleeps, unless the alarm is raised. Returns true if it sleeps, until
+    /// [`Alarm::is_woken`].
     pub(super) fn try_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,5 +1,6 @@
-//! Model check of the alarm: all interleavings of threads that use an engine and of the helper, by loom. What is staged and never
-//! sent is a deadlock. The file under test is compiled once more, against loom's threads.
+//! Model check of the alarm: all interleavings of threads that use an engine and of the helper, by
+//! loom. What is staged and never sent is a deadlock. The file under test is compiled once more,
+//! against loom's threads.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ mod alarm;
 
 use alarm::Alarm;
 
-/// What is left out.
+/// The step that a mutant leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mutant {
     Nothing,

@@ -1,34 +1,34 @@
-//! Who makes progress: the hand-over among the threads that wait on one engine.
+//! The progress lock: the hand-over of progress among the threads that wait on one engine.
 //!
-//! At most one of the waiting threads, the leader, polls the engine; the others sleep, each on a slot of
-//! its own. The lock is held while the engine is used and let go between polls, and while the leader
-//! is blocked in the system, so that other threads can start operations meanwhile.
+//! At most one of the waiting threads, the leader, polls the engine; the others sleep, each on a
+//! slot of its own. The lock is held while the engine is used and let go between polls, and while
+//! the leader is blocked in the system, so that other threads can start operations meanwhile.
 //!
 //! What keeps wake-ups from being lost, all of it under the lock:
 //! - after each use of the engine, those whose goal is met are called;
-//! - a leader that goes calls another one, and so does everybody who was called and has no further need:
-//!   while threads sleep, there is a leader or one that was called;
-//! - who uses the engine while the leader is blocked arms it again, and wakes the leader if something is
-//!   there, if its goal is met, or if it must not sleep so long any more.
+//! - a leader that goes calls another one, and so does everybody who was called and has no further
+//!   need: while threads sleep, there is a leader or one that was called;
+//! - who uses the engine while the leader is blocked arms it again, and wakes the leader if
+//!   something is there, if its goal is met, or if it must not sleep so long any more.
 
 use super::Nap;
 use super::sync::{self, Arc, AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 
-/// What is worked on: an engine.
+/// The work that the lock guards: an engine.
 pub(super) trait Work {
-    /// What a thread waits for.
+    /// The goal of a waiting thread.
     type Goal: Clone;
-    /// Why no progress can be made.
+    /// The error of work that makes no progress.
     type Error;
 
-    /// Whether a goal is met.
+    /// Returns true if a goal is met.
     fn met(&self, goal: &Self::Goal) -> bool;
 
     /// One step of progress; whether anything happened.
     fn poll(&mut self) -> Result<bool, Self::Error>;
 
-    /// Returns true if the leader is to yield its core before it polls again, after `n` yields in a row; false if it is to
-    /// sleep.
+    /// Returns true if the leader is to yield its core before it polls again, after `n` yields in a
+    /// row; false if it is to sleep.
     fn may_yield(&mut self, n: u32) -> bool;
 
     /// Something came after `n` yields in a row.
@@ -41,12 +41,13 @@ pub(super) trait Work {
     fn is_staged(&self) -> bool;
 }
 
-/// Where a leader blocks.
+/// The place in which a leader blocks.
 pub(super) trait Sleeper {
-    /// Why it cannot.
+    /// The error of a leader that cannot block.
     type Error;
 
-    /// Blocks until an event has come for what was armed, [`Sleeper::wake`] was called, or the nap is over.
+    /// Blocks until an event has come for what was armed, [`Sleeper::wake`] was called, or the nap
+    /// is over.
     fn sleep(&self, nap: &Nap) -> Result<(), Self::Error>;
 
     /// Ends the sleep, also one that is about to begin.
@@ -59,7 +60,7 @@ pub(super) trait Sleeper {
     fn offer(&self);
 }
 
-/// Where a thread sleeps until it is called.
+/// A slot on which a thread sleeps until it is called.
 struct Slot {
     called: AtomicBool,
     thread: Thread,
@@ -90,11 +91,11 @@ impl Slot {
 
 struct State<W: Work> {
     work: W,
-    /// Whether there is a leader.
+    /// True if there is a leader.
     led: bool,
     /// The leader's goal and nap while it is blocked and was not woken.
     asleep: Option<(W::Goal, Nap)>,
-    /// Whether the leader was woken.
+    /// True if the leader was woken.
     woken: bool,
     waiting: Vec<(W::Goal, Arc<Slot>)>,
 }
@@ -137,7 +138,7 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         Baton { state: Mutex::new(state), sleeper }
     }
 
-    /// Where its leader blocks.
+    /// Returns the place in which its leader blocks.
     pub(super) fn sleeper(&self) -> &S {
         &self.sleeper
     }
@@ -150,7 +151,7 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         result
     }
 
-    /// As [`Baton::with`], unless another thread uses it now.
+    /// Works like [`Baton::with`], unless another thread uses it now.
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut W) -> R) -> Option<R> {
         let mut g = sync::try_lock(&self.state)?;
         let result = f(&mut g.work);
@@ -158,8 +159,8 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         Some(result)
     }
 
-    /// Waits for a goal, then uses the engine. `seen` may tell without the lock that the goal is met;
-    /// `spin` is how many polls in vain a leader makes before it yields its core, or blocks.
+    /// Waits for a goal, then uses the engine. `seen` may tell without the lock that the goal is
+    /// met; `spin` is how many polls in vain a leader makes before it yields its core, or blocks.
     pub(super) fn wait<R>(
         &self,
         goal: &W::Goal,

@@ -1,10 +1,10 @@
-//! Model check of the hand-over: all interleavings of a few threads, by loom, which reports a lost wake-up
-//! as a deadlock. The file under test is compiled once more, against loom's threads.
+//! Model check of the hand-over: all interleavings of a few threads, by loom, which reports a lost
+//! wake-up as a deadlock. The file under test is compiled once more, against loom's threads.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use netmod_core::Time;
 
-/// As the parent module's.
+/// The parent module's type of this name.
 #[derive(Clone, Debug)]
 struct Nap {
     until: Time,
@@ -47,7 +47,7 @@ mod baton;
 
 use baton::{Baton, Sleeper, Work};
 
-/// What the network and the descriptor share.
+/// The state that the network and the descriptor share.
 #[derive(Default)]
 struct Wire {
     /// Goals, as bits, whose message has arrived and was not read.
@@ -111,7 +111,7 @@ struct Engine {
     staged: u32,
     /// Yields in a row before the leader sleeps.
     yields: u32,
-    /// Whether polls fail.
+    /// True if polls fail.
     broken: bool,
 }
 
@@ -157,8 +157,8 @@ impl Work for Engine {
 
 type Model = Arc<Baton<Engine, Fd>>;
 
-/// All interleavings with at most three forced switches; more make no difference to what is found, but
-/// to the time.
+/// All interleavings with at most three forced switches; more make no difference to what is found,
+/// but to the time.
 fn check(name: &str, model: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -254,7 +254,7 @@ fn a_test_takes_the_event() {
     });
 }
 
-/// Whoever waits on an engine that fails is told so, one after another.
+/// A failing engine tells all who wait on it, one after another.
 #[test]
 fn a_failure_reaches_all() {
     check("a failure reaches all", |baton, fd| {

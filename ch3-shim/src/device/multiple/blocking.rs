@@ -49,12 +49,13 @@ impl Device<Multiple> {
         mode: Mode,
     ) -> Result<Lent<'a>> {
         let engine = self.store.number(comm)?;
-        // SAFETY: borrowed as long as the request, which is not given out and ends with `Lent`; no caller
-        // here forgets it.
+        // SAFETY: borrowed as long as the request, which is not given out and ends with `Lent`; no
+        // caller here forgets it.
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let send = |v: &mut Vci| -> Result<RawReq> {
             let req = v.isend_raw(seg, dest, tag, comm, mode)?;
-            // Who holds a request that is over does not come back to the engine; who waits, soon, and needs no helper.
+            // Who holds a request that is over does not come back to the engine; who waits, soon,
+            // and needs no helper.
             v.flush();
             Ok(req)
         };
@@ -83,7 +84,7 @@ impl Device<Multiple> {
         self.send_mode(data, dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Device::send`], in a send mode.
+    /// Works like [`Device::send`], in a send mode.
     ///
     /// # Errors
     /// As [`Device::send`].
@@ -123,8 +124,8 @@ impl Device<Multiple> {
         received
     }
 
-    /// Waits until all processes of the communicator are here. Of each process one thread at a time may be
-    /// in it.
+    /// Waits until all processes of the communicator are here. Of each process one thread at a time
+    /// may be in it.
     ///
     /// # Errors
     /// If a peer is lost or cannot be reached.

@@ -35,7 +35,7 @@ impl Device<Multiple> {
         self.isend_mode(data.into(), dest, tag, comm, Mode::Standard)
     }
 
-    /// As [`Device::isend`], in a send mode.
+    /// Works like [`Device::isend`], in a send mode.
     ///
     /// # Errors
     /// As [`Device::isend`].
@@ -84,8 +84,8 @@ impl Device<Multiple> {
         self.store.engine(req.engine)
     }
 
-    /// Waits for a request. A receive from any source that failures keep from finishing is cancelled; see
-    /// [`Device::wait_on`].
+    /// Waits for a request. A receive from any source that failures keep from finishing is
+    /// cancelled; see [`Device::wait_on`].
     ///
     /// # Errors
     /// Of the message: truncated, or its peer lost;
@@ -114,10 +114,10 @@ impl Device<Multiple> {
         self.store.engine(req.engine).baton.with(|v| v.fail(req.req, error))
     }
 
-    /// As [`Device::wait`], with a request that is lent: after
-    /// [`Error::PendingFailed`](crate::Error::PendingFailed) it stays posted, and can be waited for again when the
-    /// failure was acknowledged ([`Device::ack_failures`]). Otherwise it is done with, and a further wait
-    /// returns nothing.
+    /// Works like [`Device::wait`], with a request that is lent: after
+    /// [`Error::PendingFailed`](crate::Error::PendingFailed) it stays posted, and can be waited for
+    /// again when the failure was acknowledged ([`Device::ack_failures`]). Otherwise it is done
+    /// with, and a further wait returns nothing.
     ///
     /// # Errors
     /// As [`Device::wait`].
@@ -125,18 +125,19 @@ impl Device<Multiple> {
         self.of(req).wait(req.req.raw(), |v| v.settle(&mut req.req)).unwrap_or_else(|e| Err(Failed::call(e)))
     }
 
-    /// The processes that have failed, as far as one of the engines knows; see [`crate::Vci::failed`].
+    /// The processes that have failed, as far as one of the engines knows; see
+    /// [`crate::Vci::failed`].
     pub fn failed(&self) -> Vec<Failure> {
         self.failures(|v| v.failed())
     }
 
-    /// Acknowledges all failures known so far; returns those that had not been acknowledged before. See
-    /// [`crate::Vci::ack_failures`].
+    /// Acknowledges all failures known so far; returns those that had not been acknowledged before.
+    /// See [`crate::Vci::ack_failures`].
     pub fn ack_failures(&self) -> Vec<Failure> {
         self.failures(|v| v.ack_failures())
     }
 
-    /// What the engines say, each process once.
+    /// Collects the failures of all engines, each process once.
     fn failures(&self, of: impl Fn(&mut Vci) -> Vec<Failure>) -> Vec<Failure> {
         let mut all: Vec<Failure> = self.store.engines.iter().flat_map(|e| e.baton.with(&of)).collect();
         let mut seen = HashSet::new();
@@ -153,14 +154,14 @@ impl Device<Multiple> {
         self.store.engines.iter().try_for_each(|e| e.baton.with(|v| v.reconnect(rank)))
     }
 
-    /// Whether a request is finished, as far as is known without a lock and without progress. If it says
-    /// yes, a wait does not block.
+    /// Returns true if a request is finished, as far as is known without a lock and without
+    /// progress. If it says yes, a wait does not block.
     pub fn is_finished(&self, req: &SharedRequest) -> bool {
         self.of(req).is_finished(req.req.raw())
     }
 
-    /// One step of progress, unless another thread makes it; then the result if the request is finished,
-    /// else the request again.
+    /// One step of progress, unless another thread makes it; then the result if the request is
+    /// finished, else the request again.
     ///
     /// # Errors
     /// Of the message, or of a netmod.
@@ -197,8 +198,8 @@ impl Device<Multiple> {
         Ok(all.map(|(_, done)| done).collect())
     }
 
-    /// Waits for requests of one engine, with few turns at its lock: the thread is called once, when the last of
-    /// them is finished, and takes the results of all that are finished by then.
+    /// Waits for requests of one engine, with few turns at its lock: the thread is called once,
+    /// when the last of them is finished, and takes the results of all that are finished by then.
     fn wait_row(&self, row: &mut [SharedRequest], results: &mut Vec<Ended>) -> Result<()> {
         let Some(last) = row.last() else { return Ok(()) };
         let (engine, mut next) = (self.of(last), Some(last.req.raw()));
@@ -215,7 +216,8 @@ impl Device<Multiple> {
         Ok(())
     }
 
-    /// One step of progress; then the results if all requests are finished, else the requests again.
+    /// One step of progress; then the results if all requests are finished, else the requests
+    /// again.
     ///
     /// # Errors
     /// As [`Device::wait_all`].
@@ -234,16 +236,17 @@ impl Device<Multiple> {
         self.wait_all(reqs).map(Ok)
     }
 
-    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there is none to wait
-    /// for: requests that a wait has used up already are passed over, and stay in the list.
+    /// Waits until one of the requests is finished, and takes it out of the list. `None` if there
+    /// is none to wait for: requests that a wait has used up already are passed over, and stay in
+    /// the list.
     ///
     /// Requests of different engines are tested in turn, with pauses of up to 1 ms in between.
     ///
     /// # Errors
     /// Of that message; if a netmod fails as a whole, that error for one of them.
-    /// [`Error::PendingFailed`](crate::Error::PendingFailed) if none is finished and one is
-    /// a receive from any source that failures keep from finishing; it stays in the list, unless the requests
-    /// are of different engines, when it is cancelled.
+    /// [`Error::PendingFailed`](crate::Error::PendingFailed) if none is finished and one is a
+    /// receive from any source that failures keep from finishing; it stays in the list, unless the
+    /// requests are of different engines, when it is cancelled.
     pub fn wait_any(
         &self,
         reqs: &mut Vec<SharedRequest>,
@@ -342,8 +345,8 @@ impl Device<Multiple> {
         self.of(req).baton.with(|v| v.cancel_raw(req.req.raw()));
     }
 
-    /// Whether a message has arrived that a receive with these arguments would match (`MPI_Iprobe`).
-    /// Another thread may receive it first; see [`Device::improbe`].
+    /// Returns true if a message has arrived that a receive with these arguments would match
+    /// (`MPI_Iprobe`). Another thread may receive it first; see [`Device::improbe`].
     ///
     /// # Errors
     /// A bad rank or tag; a netmod that failed.
@@ -368,8 +371,8 @@ impl Device<Multiple> {
         }
     }
 
-    /// As [`Device::iprobe`]; the message is matched, so that this thread alone can receive it, with
-    /// [`Device::imrecv`] (`MPI_Improbe`).
+    /// Works like [`Device::iprobe`]; the message is matched, so that this thread alone can receive
+    /// it, with [`Device::imrecv`] (`MPI_Improbe`).
     ///
     /// # Errors
     /// As [`Device::iprobe`].
@@ -379,7 +382,7 @@ impl Device<Multiple> {
         Ok(found.map(|message| SharedMessage { message, engine: n }))
     }
 
-    /// As [`Device::improbe`], waiting (`MPI_Mprobe`).
+    /// Works like [`Device::improbe`], waiting (`MPI_Mprobe`).
     ///
     /// # Errors
     /// As [`Device::probe`].

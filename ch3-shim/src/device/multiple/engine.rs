@@ -1,4 +1,5 @@
-//! An engine that several threads use: what they wait for, and where the one that makes progress blocks.
+//! An engine that several threads use: what they wait for, and where the one that makes progress
+//! blocks.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, OnceLock, Weak};
@@ -19,13 +20,13 @@ use crate::sys::{EventFd, wait_readable};
 /// Longest time blocked at once.
 pub(super) const LONGEST_NAP: Duration = Duration::from_secs(1);
 
-/// Longest time blocked at once on one of several engines: what other threads begin on the others undoes
-/// their arming. So rarely that it costs an idle process nothing to speak of.
+/// Longest time blocked at once on one of several engines: what other threads begin on the others
+/// undoes their arming. So rarely that it costs an idle process nothing to speak of.
 const SIBLING_NAP: Duration = Duration::from_millis(10);
 /// The longest nap of a thread that no other thread can wake.
 const UNWOKEN_NAP: Duration = Duration::from_millis(1);
 
-/// What a thread waits for.
+/// The goal of a waiting thread.
 #[derive(Clone, Debug)]
 pub(super) enum Goal {
     /// A request is finished, or a failure keeps it from finishing.
@@ -87,9 +88,9 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// One step of progress on the engines that no thread is using: a peer may wait for one of them before it
-    /// does what this thread waits for. Their descriptors are added to `fds`. Whether anything happened, or
-    /// `None` if there are no others.
+    /// One step of progress on the engines that no thread is using: a peer may wait for one of them
+    /// before it does what this thread waits for. Their descriptors are added to `fds`. Whether
+    /// anything happened, or `None` if there are no others.
     fn help_siblings(&self, fds: &mut Vec<RawFd>) -> Result<Option<bool>> {
         let Some((shared, this)) = self.siblings.get() else { return Ok(None) };
         let Some(shared) = shared.upgrade() else { return Ok(None) };
@@ -164,7 +165,7 @@ impl Engine {
         Engine::waking_by(vci, event.ok(), pusher)
     }
 
-    /// With what wakes the thread that waits on the engine's descriptors.
+    /// Makes an engine with an event that wakes the thread that waits on its descriptors.
     fn waking_by(mut vci: Vci, event: Option<EventFd>, pusher: &Arc<Pusher>) -> Engine {
         let completions = Arc::new(CompletionTable::new());
         vci.engine.core.keep_completions(Arc::clone(&completions));
@@ -205,7 +206,7 @@ impl Engine {
         self.wait_for(&Goal::Done(req), || self.is_finished(req), then)
     }
 
-    /// Whether a request is known to be finished, without the lock.
+    /// Returns true if a request is known to be finished, without the lock.
     #[inline]
     pub(super) fn is_finished(&self, req: RawReq) -> bool {
         req.is_over() || self.completions.is_finished(req.0)
@@ -222,7 +223,8 @@ impl Engine {
         self.wait_for(&Goal::News(seen), || false, |_| ())
     }
 
-    /// Whether a wait for a request is over, after one step of progress if no other thread is using the engine.
+    /// Returns true if a wait for a request is over, after one step of progress if no other thread
+    /// is using the engine.
     pub(super) fn test(&self, req: RawReq) -> Result<bool> {
         if !self.origin.is_here() {
             return Err(Error::Forked);
@@ -250,7 +252,8 @@ mod tests {
     use crate::bootstrap::process_manager;
     use crate::{Builder, Device, Multiple};
 
-    /// A thread that waits on the engine's descriptors sees what another one has done, though nothing wakes it.
+    /// A thread that waits on the engine's descriptors sees what another one has done, though
+    /// nothing wakes it.
     #[test]
     fn threads_go_on_without_a_descriptor_to_be_woken_by() {
         let mut cfg = Config::default();

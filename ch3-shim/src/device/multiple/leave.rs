@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::sys::wait_readable;
 
 impl Device<Multiple> {
-    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and leaves
-    /// nothing behind. One thread calls this when no other uses the device any more; those that do all the same
-    /// are told.
+    /// Leaves the job: waits until all processes want to, closes all connections by agreement, and
+    /// leaves nothing behind. One thread calls this when no other uses the device any more; those
+    /// that do all the same are told.
     ///
     /// # Errors
-    /// If the process manager fails, or a peer does not close its connection in time; everything local is
-    /// released all the same.
+    /// If the process manager fails, or a peer does not close its connection in time; everything
+    /// local is released all the same.
     pub fn finalize(self) -> Result<()> {
         self.store.check_origin()?;
         if self.store.left.swap(true, Ordering::Relaxed) {

@@ -1,8 +1,9 @@
-//! The level at which all threads use the device at once: its engines, and which of them a call uses.
+//! The level at which all threads use the device at once: its engines, and which of them a call
+//! uses.
 //!
-//! One file a concern: `baton` who makes progress, `engine` one engine of the device, `boot` what the engines
-//! share, `calls` and `blocking` the operations, `pushes` the helper that sends what they leave staged and `alarm` when it
-//! does, `leave` the end.
+//! One file a concern: `baton` who makes progress, `engine` one engine of the device, `boot` what
+//! the engines share, `calls` and `blocking` the operations, `pushes` the helper that sends what
+//! they leave staged and `alarm` when it does, `leave` the end.
 
 mod alarm;
 #[cfg(test)]
@@ -36,7 +37,7 @@ use crate::status::Status;
 use engine::Engine;
 type Pusher = pushes::Pusher<Engine>;
 
-/// How long a thread may block.
+/// The time for which a thread may block.
 #[derive(Clone, Debug)]
 struct Nap {
     /// On the device's clock.
@@ -112,24 +113,25 @@ impl SharedRequest {
 /// ```
 ///
 /// # Engines
-/// A device has one engine, or `NETMOD_ENGINES` ([`Builder::engines`]). Each is a whole device core, with
-/// netmods, connections and queues of its own, behind one lock. A communicator belongs to one engine, by
-/// its context id: so matching, also with wildcards, stays within one engine, and all processes agree on it.
-/// Threads that use communicators of different engines ([`Device::dup`]) do not meet.
+/// A device has one engine, or `NETMOD_ENGINES` ([`Builder::engines`]). Each is a whole device
+/// core, with netmods, connections and queues of its own, behind one lock. A communicator belongs
+/// to one engine, by its context id: so matching, also with wildcards, stays within one engine, and
+/// all processes agree on it. Threads that use communicators of different engines ([`Device::dup`])
+/// do not meet.
 ///
 /// A thread that is about to block makes progress on the other engines too, and wakes for them.
 /// Dynamic processes are met, and event loops joined, at the other levels.
 #[derive(Clone, Copy, Debug)]
 pub enum Multiple {}
 
-/// What the threads share.
+/// The state that the threads share.
 pub struct Shared {
     engines: Local<Arc<[Engine]>>,
     pusher: Local<Arc<Pusher>>,
     cfg: Config,
     rank: u32,
     size: u32,
-    /// Whether the job has been left.
+    /// True if the job has been left.
     left: AtomicBool,
 }
 
@@ -203,7 +205,8 @@ impl Clone for Device<Multiple> {
 }
 
 impl Shared {
-    /// Returns an error in a forked child, in which nobody will ever give back the locks that other threads had.
+    /// Returns an error in a forked child, in which nobody will ever give back the locks that other
+    /// threads had.
     ///
     /// # Errors
     /// [`Error::Forked`].
@@ -230,7 +233,7 @@ impl Shared {
         Ok(((comm.context & !INTERNAL) as usize % self.engines.len()) as u8)
     }
 
-    /// What all engines have, added up.
+    /// Adds up a figure of all engines.
     fn sum<T: std::iter::Sum>(&self, of: impl Fn(&mut Vci) -> T) -> T {
         self.engines.iter().map(|e| e.baton.with(&of)).sum()
     }
@@ -296,7 +299,7 @@ impl Device<Multiple> {
         self.store.engines.iter().map(|e| e.baton.with(|v| v.stats())).collect()
     }
 
-    /// What the helper thread of the engines has done, see [`Vci::helper_stats`].
+    /// Counts of the engines' helper thread, see [`Vci::helper_stats`].
     pub fn helper_stats(&self) -> HelperStats {
         self.store.pusher.stats()
     }
@@ -316,7 +319,7 @@ impl Device<Multiple> {
         self.store.sum(|v| v.posted_len())
     }
 
-    /// What is known of the ways to the peers, engine by engine.
+    /// Reports on the VCs with the peers, engine by engine.
     pub fn report(&self) -> Vec<VcReport> {
         self.store.engines.iter().flat_map(|e| e.baton.with(|v| v.report())).collect()
     }

@@ -1,4 +1,5 @@
-//! The helper of a device that all threads use: it sends what calls have left staged in any of the engines.
+//! The helper of a device that all threads use: it sends what calls have left staged in any of the
+//! engines.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -83,7 +84,7 @@ impl<E: Push> Pusher<E> {
     }
 }
 
-/// What the thread does.
+/// The errand of the helper thread.
 struct Pushes<E> {
     pusher: Arc<Pusher<E>>,
     engines: Arc<[E]>,

@@ -1,4 +1,5 @@
-//! What the hand-over of progress needs of threads. The model check puts its own in this module's place.
+//! Threads and locks, as the progress lock needs them. The model check puts its own in this
+//! module's place.
 
 pub(super) use parking_lot::MutexGuard;
 pub(super) use std::sync::Arc;
@@ -48,8 +49,9 @@ pub(super) fn yield_core<'a, T>(_: &'a Mutex<T>, mut guard: MutexGuard<'a, T>) -
 
 /// Lets those in who wait for the lock; costs a load if there are none.
 ///
-/// The lock is let go and not handed over: its new owner would have to be woken first, with nobody at work until
-/// then, and so on at each poll. The lock itself sees to it that nobody waits for much longer than that.
+/// The lock is let go and not handed over: its new owner would have to be woken first, with nobody
+/// at work until then, and so on at each poll. The lock itself sees to it that nobody waits for
+/// much longer than that.
 pub(super) fn let_others<'a, T>(mutex: &'a Mutex<T>, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     if mutex.waiting.load(Ordering::Relaxed) > 0 {
         MutexGuard::unlocked(&mut guard, std::thread::yield_now);

@@ -21,7 +21,7 @@ pub(super) struct Pair {
     posted: PostedQueue<u64>,
     posted_model: Vec<(Pattern, u64)>,
     posted_keys: Vec<(PostedKey, u64)>,
-    /// How often there was a short way to a receive.
+    /// Number of receives found by the short way.
     pub(super) again: u64,
     unexpected: UnexpectedQueue<Box<u64>>,
     unexpected_model: Vec<(Envelope, u64)>,

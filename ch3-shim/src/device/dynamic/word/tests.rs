@@ -39,8 +39,8 @@ fn each_word_comes_back() {
     }
 }
 
-/// Cut short, with a byte more, or with one byte altered a message is refused, or is another whole one; nothing
-/// panics, and nothing is allocated that did not arrive.
+/// Cut short, with a byte more, or with one byte altered a message is refused, or is another whole
+/// one; nothing panics, and nothing is allocated that did not arrive.
 #[test]
 fn altered_words_are_checked() {
     for w in words() {
