@@ -63,11 +63,9 @@ impl Offer {
     /// Reads the section of a card.
     ///
     /// # Errors
-    /// What is wrong with it, or that there is none.
-    pub(crate) fn of(card: &Card) -> Result<Offer, String> {
-        let section = card.section(SECTION).ok_or(
-            "its card does not say which netmods it has; does it run another version of this library?",
-        )?;
+    /// Fails if there is none, or if it is malformed.
+    pub(crate) fn of(card: &Card) -> Result<Offer, NoChoice> {
+        let section = card.section(SECTION).ok_or(NoChoice::NoSection)?;
         let mut r = BodyReader::new("section `device`", section.body);
         if section.version > VERSION {
             r = r.allow_trailing();
@@ -90,8 +88,8 @@ impl Offer {
             }
             Ok(Offer { packets, netmods })
         };
-        let offer = read().map_err(|e| e.to_string())?;
-        r.finish().map_err(|e| e.to_string())?;
+        let offer = read()?;
+        r.finish()?;
         Ok(offer)
     }
 
@@ -128,22 +126,51 @@ pub(crate) struct Choice {
     pub why: String,
 }
 
+/// The reason for which no netmod is chosen. One line of text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoChoice {
+    /// The card has no section of the device.
+    #[error("its card does not say which netmods it has; does it run another version of this library?")]
+    NoSection,
+    /// The section is malformed.
+    #[error(transparent)]
+    Section(#[from] CardError),
+    /// The two processes speak different versions.
+    #[error(
+        "its packets are of version {there}, those of this process of version {here}; start all processes with the \
+         same version of this library"
+    )]
+    Version {
+        /// Version of the peer's packets.
+        there: u16,
+        /// Version of this process's packets.
+        here: u16,
+    },
+    /// No netmod that both have reaches.
+    #[error("no netmod reaches it ({reasons}); NETMOD is {here} here and {there} there: is there one that both can use?")]
+    NoneReaches {
+        /// Reason against each netmod.
+        reasons: String,
+        /// Netmods of this process, in order.
+        here: String,
+        /// Netmods of the peer, in order.
+        there: String,
+    },
+}
+
 /// Chooses the netmod of a VC between two processes. The result is the same at both ends if
 /// `reaches` is.
 ///
 /// # Errors
-/// Why there is none: one line that names both orders.
+/// Fails if the two understand no common version of packets, or have no netmod in common that
+/// reaches.
 pub(crate) fn choose(
     (me, own): (PeerName, &Offer),
     (peer, theirs): (PeerName, &Offer),
     mut reaches: impl FnMut(&str) -> Result<(), String>,
-) -> Result<Choice, String> {
+) -> Result<Choice, NoChoice> {
     if own.packets != theirs.packets {
-        return Err(format!(
-            "its packets are of version {}, those of this process of version {}; start all processes with the same \
-             version of this library",
-            theirs.packets, own.packets
-        ));
+        return Err(NoChoice::Version { there: theirs.packets, here: own.packets });
     }
     let (order, others) = if me < peer { (own, theirs) } else { (theirs, own) };
     let lacks = |name: &str| own.lacks(name, "here").or_else(|| theirs.lacks(name, "there"));
@@ -169,12 +196,11 @@ pub(crate) fn choose(
     {
         reasons.push_str(&format!("{name}: {}; ", lacks(name).unwrap_or_default()));
     }
-    Err(format!(
-        "no netmod reaches it ({}); NETMOD is {} here and {} there: is there one that both can use?",
-        reasons.trim_end_matches("; "),
-        own.order(),
-        theirs.order()
-    ))
+    Err(NoChoice::NoneReaches {
+        reasons: reasons.trim_end_matches("; ").to_owned(),
+        here: own.order(),
+        there: theirs.order(),
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use netmod_core::{
 
 use crate::any_netmod::each;
 pub use crate::any_netmod::{AnyNetmod, Wrapper};
-use crate::choice::{self, Choice, Offer, Offered};
+use crate::choice::{self, Choice, NoChoice, Offer, Offered};
 use crate::turns::Turns;
 
 /// The netmod that was chosen for a VC.
@@ -109,7 +109,7 @@ impl NetSet {
     /// # Errors
     /// Why no netmod that both have reaches.
     pub(crate) fn choose(&mut self, me: PeerName, peer: PeerName, card: &Card) -> Result<Chosen, VcError> {
-        let wrong = |why: String| VcError::new(VcErrorKind::Card, Some(peer), why);
+        let wrong = |why: NoChoice| VcError::new(VcErrorKind::Card, Some(peer), why.to_string());
         let theirs = Offer::of(card).map_err(wrong)?;
         let mods = &mut self.mods;
         let reaches = |name: &str| match mods.iter_mut().find(|m| each!(m, n => n.name()) == name) {

@@ -43,7 +43,7 @@ fn both_ends_choose_the_same() {
                 };
                 let here = choose((name(0), left), (name(1), right), reaches);
                 let there = choose((name(1), right), (name(0), left), reaches);
-                let netmod = |c: &Result<Choice, String>| c.as_ref().ok().map(|c| c.netmod.clone());
+                let netmod = |c: &Result<Choice, NoChoice>| c.as_ref().ok().map(|c| c.netmod.clone());
                 assert_eq!(netmod(&here), netmod(&there), "{left:?} {right:?} {mask}");
                 let has = |o: &Offer, n: &str| o.netmods.contains(&offered(n, true));
                 let best = left
@@ -91,7 +91,7 @@ fn a_choice_is_explained() {
 fn what_is_missing_is_named_with_its_end() {
     let mine = Offer::new(vec![offered("shm", true), offered("ofi", false)]);
     let theirs = Offer::new(vec![offered("tcp", true)]);
-    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("nothing in common");
+    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("nothing in common").to_string();
     for part in [
         "shm: not in NETMOD there",
         "ofi: could not start here: no memory",
@@ -107,7 +107,7 @@ fn what_is_missing_is_named_with_its_end() {
 fn packets_of_another_version_are_refused() {
     let mine = Offer::new(vec![offered("tcp", true)]);
     let theirs = Offer { packets: mine.packets + 1, ..mine.clone() };
-    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("another version");
+    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("another version").to_string();
     assert!(why.contains("same version") && why.contains(&mine.packets.to_string()), "{why}");
 }
 

@@ -20,7 +20,7 @@
 //! | 22 | `Fail`, root to members | 1 if a deadline has passed (1), text |
 //! | 23 | `Done`, when parting: nothing more will be sent | |
 
-use netmod_core::{Card, GroupId};
+use netmod_core::{Card, CardError, GroupId};
 
 const MAGIC: [u8; 4] = *b"NMD1";
 /// Processes of a group that is met.
@@ -68,6 +68,40 @@ pub(super) enum Word {
     Commit,
     Fail { timeout: bool, text: String },
     Done,
+}
+
+/// The fault of bytes that are no message of a join.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum WordError {
+    /// The first bytes are another protocol's, or another version's.
+    #[error("it does not begin with NMD1; do both jobs run the same version?")]
+    Magic,
+    /// There is no message of this kind.
+    #[error("kind {0} is unknown; do both jobs run the same version?")]
+    Kind(u8),
+    /// There is no failure of this kind.
+    #[error("{0} is no kind of failure")]
+    FailureKind(u8),
+    /// The bytes end within this part.
+    #[error("it ends within {0}")]
+    Cut(&'static str),
+    /// So many bytes follow the message.
+    #[error("{0} bytes too many")]
+    Trailing(usize),
+    /// A text is longer than allowed.
+    #[error("a text of {0} bytes; at most {MAX_TEXT} are allowed")]
+    Text(usize),
+    /// The root is no rank of its group, or the group is too large.
+    #[error("root {root} of {processes} processes cannot be")]
+    Root {
+        /// Rank of the root.
+        root: u32,
+        /// Size of the group.
+        processes: usize,
+    },
+    /// A business card cannot be read.
+    #[error(transparent)]
+    Card(#[from] CardError),
 }
 
 impl Word {
@@ -136,11 +170,14 @@ impl Word {
         w
     }
 
-    /// Reads a message; the error says what is wrong with it.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Word, String> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// Fails with the fault of bytes that are no message.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Word, WordError> {
         let mut r = Reader(bytes);
         if r.array("its beginning")? != MAGIC {
-            return Err("it does not begin with NMD1; do both jobs run the same version?".into());
+            return Err(WordError::Magic);
         }
         let [kind] = r.array("its kind")?;
         let word = match kind {
@@ -165,14 +202,14 @@ impl Word {
             22 => {
                 let [timeout] = r.array("the kind of failure")?;
                 if timeout > 1 {
-                    return Err(format!("{timeout} is no kind of failure"));
+                    return Err(WordError::FailureKind(timeout));
                 }
                 Word::Fail { timeout: timeout == 1, text: r.text()? }
             }
             23 => Word::Done,
-            other => return Err(format!("kind {other} is unknown; do both jobs run the same version?")),
+            other => return Err(WordError::Kind(other)),
         };
-        if r.0.is_empty() { Ok(word) } else { Err(format!("{} bytes too many", r.0.len())) }
+        if r.0.is_empty() { Ok(word) } else { Err(WordError::Trailing(r.0.len())) }
     }
 }
 
@@ -197,27 +234,27 @@ fn put_text(w: &mut Vec<u8>, text: &str) {
     w.extend_from_slice(&text.as_bytes()[..end]);
 }
 
-fn card(bytes: &[u8]) -> Result<Box<[u8]>, String> {
-    Card::parse(bytes).map_err(|e| e.to_string())?;
+fn card(bytes: &[u8]) -> Result<Box<[u8]>, WordError> {
+    Card::parse(bytes)?;
     Ok(bytes.into())
 }
 
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize, what: &str) -> Result<&'a [u8], String> {
-        let (head, rest) = self.0.split_at_checked(n).ok_or_else(|| format!("it ends within {what}"))?;
+    fn take(&mut self, n: usize, what: &'static str) -> Result<&'a [u8], WordError> {
+        let (head, rest) = self.0.split_at_checked(n).ok_or(WordError::Cut(what))?;
         self.0 = rest;
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {
+    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], WordError> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N, what)?);
         Ok(out)
     }
 
-    fn u32(&mut self, what: &str) -> Result<u32, String> {
+    fn u32(&mut self, what: &'static str) -> Result<u32, WordError> {
         self.array(what).map(u32::from_le_bytes)
     }
 
@@ -226,20 +263,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Text of another process: no control characters get into a log or onto a terminal.
-    fn text(&mut self) -> Result<String, String> {
+    fn text(&mut self) -> Result<String, WordError> {
         let bytes = self.rest();
         if bytes.len() > MAX_TEXT {
-            return Err(format!("a text of {} bytes", bytes.len()));
+            return Err(WordError::Text(bytes.len()));
         }
         let text = String::from_utf8_lossy(bytes);
         Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
-    fn party(&mut self) -> Result<Party, String> {
+    fn party(&mut self) -> Result<Party, WordError> {
         let root = self.u32("the root")?;
         let n = self.u32("the number of processes")? as usize;
         if n > MAX_PROCESSES || root as usize >= n {
-            return Err(format!("root {root} of {n} processes cannot be"));
+            return Err(WordError::Root { root, processes: n });
         }
         // What is reserved is no more than what has come.
         let mut roster = Vec::with_capacity(n.min(self.0.len() / 4));
