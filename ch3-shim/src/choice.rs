@@ -147,7 +147,9 @@ pub(crate) enum NoChoice {
         here: u16,
     },
     /// No netmod that both have reaches.
-    #[error("no netmod reaches it ({reasons}); NETMOD is {here} here and {there} there: is there one that both can use?")]
+    #[error(
+        "no netmod reaches it ({reasons}); NETMOD is {here} here and {there} there: is there one that both can use?"
+    )]
     NoneReaches {
         /// Reason against each netmod.
         reasons: String,

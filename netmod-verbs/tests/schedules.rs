@@ -39,13 +39,15 @@ struct Setting {
 /// Derives the parameters from a seed.
 fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed ^ 0x5EED);
-    let mut cfg = VerbsConfig::default();
-    cfg.frame = rng.pick(&[1 << 10, 1500, 4 << 10, 8 << 10]);
-    cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
-    cfg.rx_memory = rng.pick(&[64 << 10, 64 << 10, 256 << 10]);
-    cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
-    cfg.connect_timeout = Duration::from_secs(20);
-    cfg.detect = Duration::from_secs(1);
+    let cfg = VerbsConfig {
+        frame: rng.pick(&[1 << 10, 1500, 4 << 10, 8 << 10]),
+        window: rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]),
+        rx_memory: rng.pick(&[64 << 10, 64 << 10, 256 << 10]),
+        register_max: rng.pick(&[0, 0, 0, 16 << 10]),
+        connect_timeout: Duration::from_secs(20),
+        detect: Duration::from_secs(1),
+        ..VerbsConfig::default()
+    };
     let kills = rng.one_in(8);
     let plan = Plan {
         ranks: 2 + rng.below(3) as usize,

@@ -54,6 +54,7 @@ fn both_ends_choose_the_same() {
                 assert_eq!(netmod(&here).as_ref(), best, "{left:?} {right:?} {mask}");
                 for (own, theirs, done) in [(left, right, &here), (right, left, &there)] {
                     if let Err(why) = done {
+                        let why = why.to_string();
                         let orders = format!("NETMOD is {} here and {} there", own.order(), theirs.order());
                         assert!(why.contains(&orders), "{why}");
                         for o in own.netmods.iter().chain(&theirs.netmods) {
@@ -91,7 +92,8 @@ fn a_choice_is_explained() {
 fn what_is_missing_is_named_with_its_end() {
     let mine = Offer::new(vec![offered("shm", true), offered("ofi", false)]);
     let theirs = Offer::new(vec![offered("tcp", true)]);
-    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("nothing in common").to_string();
+    let why =
+        choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("nothing in common").to_string();
     for part in [
         "shm: not in NETMOD there",
         "ofi: could not start here: no memory",
@@ -107,7 +109,8 @@ fn what_is_missing_is_named_with_its_end() {
 fn packets_of_another_version_are_refused() {
     let mine = Offer::new(vec![offered("tcp", true)]);
     let theirs = Offer { packets: mine.packets + 1, ..mine.clone() };
-    let why = choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("another version").to_string();
+    let why =
+        choose((name(0), &mine), (name(1), &theirs), |_| Ok(())).expect_err("another version").to_string();
     assert!(why.contains("same version") && why.contains(&mine.packets.to_string()), "{why}");
 }
 

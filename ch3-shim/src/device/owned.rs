@@ -278,7 +278,7 @@ impl Vci {
         req: W,
     ) -> std::result::Result<std::result::Result<Completion, W>, Box<Failed>> {
         let raw = req.handle();
-        match self.prod(|d| d.is_finished(raw)) {
+        match self.test_once(|d| d.is_finished(raw)) {
             Err(e) => self.fail(req, e).map(Ok),
             Ok(()) if self.is_settled(raw) => self.settle(req).map(Ok),
             Ok(()) => Ok(Err(req)),
@@ -399,7 +399,7 @@ impl Vci {
         &mut self,
         reqs: Vec<Request>,
     ) -> std::result::Result<std::result::Result<Vec<Completion>, Vec<Request>>, SomeFailed> {
-        match self.prod(|_| false) {
+        match self.test_once(|_| false) {
             Err(e) => self.results(reqs, Err(e)).map(Ok),
             Ok(()) if reqs.iter().all(|r| self.is_settled(r.raw)) => self.wait_all(reqs).map(Ok),
             Ok(()) => Ok(Err(reqs)),

@@ -121,7 +121,7 @@ impl Vci {
 
     /// Progress for a message that is not here yet, and another look.
     fn look_again(&mut self, pattern: &Pattern) -> Result<Option<Status>> {
-        self.prod(|_| false)?;
+        self.test_once(|_| false)?;
         if self.ch3.budget.has_wanting() && self.look(pattern).is_none() {
             let now = self.now;
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);

@@ -183,12 +183,12 @@ impl Vci {
     /// # Errors
     /// As [`Vci::wait_raw`]; of a netmod.
     pub fn test_raw(&mut self, req: RawReq) -> Result<Option<Status>> {
-        self.prod(|d| d.is_finished(req))?;
+        self.test_once(|d| d.is_finished(req))?;
         if self.is_settled(req) { self.take_settled(req).map(Some) } else { Ok(None) }
     }
 
     /// One step of progress for a test, unless it is not needed.
-    pub(super) fn prod(&mut self, done: impl Fn(&Vci) -> bool) -> Result<()> {
+    pub(super) fn test_once(&mut self, done: impl Fn(&Vci) -> bool) -> Result<()> {
         self.check_origin()?;
         if !done(self) && !self.poll(netmod_core::PollOrder::OutFirst)? && self.failure_deadline() <= self.now
         {
@@ -325,7 +325,7 @@ impl Vci {
     /// # Errors
     /// As [`Vci::wait_some_raw`].
     pub fn test_some_raw(&mut self, reqs: &mut [RawReq], out: &mut Vec<(usize, Status)>) -> Result<()> {
-        self.prod(|_| false)?;
+        self.test_once(|_| false)?;
         self.take_finished(reqs, out)
     }
 
@@ -334,7 +334,7 @@ impl Vci {
     /// # Errors
     /// As [`Vci::wait_any_raw`].
     pub fn test_any_raw(&mut self, reqs: &mut [RawReq]) -> Result<Option<(usize, Status)>> {
-        self.prod(|_| false)?;
+        self.test_once(|_| false)?;
         let which = self.first_settled(reqs.iter().copied());
         self.take_one(reqs, which)
     }
@@ -344,7 +344,7 @@ impl Vci {
     /// # Errors
     /// As [`Vci::wait_all_raw`].
     pub fn test_all_raw(&mut self, reqs: &mut [RawReq], out: Option<&mut Vec<Status>>) -> Result<bool> {
-        self.prod(|_| false)?;
+        self.test_once(|_| false)?;
         if !reqs.iter().all(|r| self.is_settled(*r)) {
             return Ok(false);
         }

@@ -38,7 +38,7 @@ pub(super) struct Waiting {
     unseen: u32,
     pub(super) yields: Yields,
     /// Sleeps since the last event.
-    naps: u32,
+    sleeps: u32,
     /// Start of the first of them.
     idle_since: Time,
     /// Sleeps that ended at once, or could not begin, since the last event.
@@ -59,7 +59,7 @@ impl Waiting {
             patience: spin.patience(polls),
             unseen: 0,
             yields: Yields::new(crowded && spin == Spin::Auto),
-            naps: 0,
+            sleeps: 0,
             idle_since: now,
             misled: 0,
             unheeded: Vec::new(),
@@ -71,7 +71,7 @@ impl Waiting {
     /// Begins anew after an event.
     #[inline]
     pub(super) fn found(&mut self) {
-        (self.unseen, self.naps, self.misled) = (0, 0, 0);
+        (self.unseen, self.sleeps, self.misled) = (0, 0, 0);
     }
 }
 
@@ -246,10 +246,10 @@ impl Vci {
                 return Arm::Busy;
             }
         }
-        if self.waiting.naps == 0 {
+        if self.waiting.sleeps == 0 {
             self.waiting.idle_since = self.now;
         }
-        self.waiting.naps = self.waiting.naps.saturating_add(1);
+        self.waiting.sleeps = self.waiting.sleeps.saturating_add(1);
         Arm::Armed
     }
 
@@ -262,7 +262,7 @@ impl Vci {
     fn blind_sleep(&self) -> Duration {
         let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
         let waited =
-            if self.waiting.naps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
+            if self.waiting.sleeps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
         (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)
     }
 

@@ -66,8 +66,10 @@ impl Pair {
     /// Makes a pair over a provider with these settings. `tune` may change the configuration.
     pub fn new(settings: Settings, tune: impl FnOnce(&mut OfiConfig)) -> Pair {
         let world = World::new(&Control::load(&library_path()).1, settings);
-        let mut cfg = netmod_ofi::OfiConfig::default();
-        cfg.library = library_path().display().to_string();
+        let mut cfg = netmod_ofi::OfiConfig {
+            library: library_path().display().to_string(),
+            ..netmod_ofi::OfiConfig::default()
+        };
         (cfg.provider, cfg.domain) = ("fake".into(), world.name().into());
         tune(&mut cfg);
         let mut netmods: Vec<OfiNetmod> = (0..2)

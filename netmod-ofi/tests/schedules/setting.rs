@@ -33,13 +33,15 @@ pub struct Setting {
 pub fn of_seed(seed: u64) -> Setting {
     let mut rng = seeded(seed);
     let frame = rng.pick(&[1 << 10, 1 << 10, 1500, 4 << 10, 16 << 10]);
-    let mut cfg = OfiConfig::default();
-    cfg.frame = frame;
-    cfg.window = rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]);
-    cfg.rx_memory = Some(rng.pick(&[64 << 10, 64 << 10, 256 << 10]));
-    cfg.register_max = rng.pick(&[0, 0, 0, 16 << 10]);
-    cfg.connect_timeout = Duration::from_secs(20);
-    cfg.detect = Duration::from_secs(1);
+    let cfg = OfiConfig {
+        frame,
+        window: rng.pick(&[4 << 10, 8 << 10, 20_000, 64 << 10, 256 << 10]),
+        rx_memory: Some(rng.pick(&[64 << 10, 64 << 10, 256 << 10])),
+        register_max: rng.pick(&[0, 0, 0, 16 << 10]),
+        connect_timeout: Duration::from_secs(20),
+        detect: Duration::from_secs(1),
+        ..OfiConfig::default()
+    };
     let early = rng.one_in(3);
     let mut plan = Plan {
         ranks: 2 + rng.below(3) as usize,

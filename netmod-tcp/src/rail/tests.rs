@@ -10,7 +10,7 @@ use netmod_connection::{
     HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, Purpose, RejectReason, Terms, Versions,
 };
 use netmod_core::card::NodeSection;
-use netmod_core::rma::{Access, RegionId, RemoteKey};
+use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
     Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,
@@ -74,9 +74,8 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) fn new(tune: impl Fn(&mut TcpConfig)) -> Two {
-        let mut cfg = crate::config::TcpConfig::default();
-        cfg.interface = "127.0.0.1".into();
-        cfg.rails_loopback = RAILS;
+        let mut cfg =
+            TcpConfig { interface: "127.0.0.1".into(), rails_loopback: RAILS, ..TcpConfig::default() };
         tune(&mut cfg);
         let mut engines = [0, 1].map(|rank| {
             let mut tcp = TcpNetmod::new(cfg.clone(), name(rank), 2).expect("a netmod");

@@ -36,8 +36,10 @@ pub struct Setting {
 
 impl Setting {
     pub fn new(nodes: usize, per_node: usize) -> Setting {
-        let mut cfg = netmod_verbs::VerbsConfig::default();
-        cfg.detect = Duration::from_secs(1);
+        let cfg = netmod_verbs::VerbsConfig {
+            detect: Duration::from_secs(1),
+            ..netmod_verbs::VerbsConfig::default()
+        };
         let (fabric, device) = (Settings::default(), DeviceSettings::new("sim0"));
         Setting { nodes, per_node, cfg, fabric, device, without_xrc: Vec::new() }
     }

@@ -13,6 +13,7 @@ mod onesided;
 mod rest;
 mod unmet;
 
+use netmod_core::slab::{ReqKind, VcKind};
 use netmod_core::{Netmod, OnDone, Outcome, PacketFault, ReqId, Sent, SideTable, VcError, VcErrorKind, VcId};
 use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy};

@@ -34,7 +34,7 @@ impl Lent<'_> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if !self.req.is_over() && self.shared.check_origin().is_ok() {
-            self.shared.engine(self.engine).baton.with(|v| v.reclaim(self.req));
+            self.shared.engine(self.engine).lock.with(|v| v.reclaim(self.req));
         }
     }
 }
@@ -59,7 +59,7 @@ impl Device<Multiple> {
             v.flush();
             Ok(req)
         };
-        let req = self.store.engine(engine).baton.with(send)?;
+        let req = self.store.engine(engine).lock.with(send)?;
         Ok(Lent { shared: &self.store, engine, req })
     }
 
@@ -72,7 +72,7 @@ impl Device<Multiple> {
             v.flush();
             Ok(req)
         };
-        let req = self.store.engine(engine).baton.with(receive)?;
+        let req = self.store.engine(engine).lock.with(receive)?;
         Ok(Lent { shared: &self.store, engine, req })
     }
 

@@ -59,7 +59,7 @@ impl Device<Multiple> {
             }
             Ok(req)
         };
-        self.store.engine(n).baton.with(send).map(shared(n))
+        self.store.engine(n).lock.with(send).map(shared(n))
     }
 
     /// Starts to receive up to `buf.len()` bytes into `buf`.
@@ -77,7 +77,7 @@ impl Device<Multiple> {
             Ok(n) => n,
             Err(e) => return Err(Failed::keeping(e, Owned::Recv(buf))),
         };
-        self.store.engine(n).baton.with(|v| v.irecv(buf, source, tag, comm)).map(shared(n))
+        self.store.engine(n).lock.with(|v| v.irecv(buf, source, tag, comm)).map(shared(n))
     }
 
     fn of(&self, req: &SharedRequest) -> &Engine {
@@ -111,7 +111,7 @@ impl Device<Multiple> {
         if self.store.check_origin().is_err() {
             return Err(Failed::keeping(error, req.req.end()));
         }
-        self.store.engine(req.engine).baton.with(|v| v.fail(req.req, error))
+        self.store.engine(req.engine).lock.with(|v| v.fail(req.req, error))
     }
 
     /// Works like [`Device::wait`], with a request that is lent: after
@@ -139,7 +139,7 @@ impl Device<Multiple> {
 
     /// Collects the failures of all engines, each process once.
     fn failures(&self, of: impl Fn(&mut Vci) -> Vec<Failure>) -> Vec<Failure> {
-        let mut all: Vec<Failure> = self.store.engines.iter().flat_map(|e| e.baton.with(&of)).collect();
+        let mut all: Vec<Failure> = self.store.engines.iter().flat_map(|e| e.lock.with(&of)).collect();
         let mut seen = HashSet::new();
         all.retain(|f| seen.insert(f.peer.rank));
         all
@@ -151,7 +151,7 @@ impl Device<Multiple> {
     /// As it says.
     pub fn reconnect(&self, rank: u32) -> Result<()> {
         self.store.check_origin()?;
-        self.store.engines.iter().try_for_each(|e| e.baton.with(|v| v.reconnect(rank)))
+        self.store.engines.iter().try_for_each(|e| e.lock.with(|v| v.reconnect(rank)))
     }
 
     /// Returns true if a request is finished, as far as is known without a lock and without
@@ -342,7 +342,7 @@ impl Device<Multiple> {
         if self.store.check_origin().is_err() {
             return;
         }
-        self.of(req).baton.with(|v| v.cancel_raw(req.req.raw()));
+        self.of(req).lock.with(|v| v.cancel_raw(req.req.raw()));
     }
 
     /// Returns true if a message has arrived that a receive with these arguments would match
@@ -352,7 +352,7 @@ impl Device<Multiple> {
     /// A bad rank or tag; a netmod that failed.
     pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
         let n = self.store.number(comm)?;
-        self.store.engine(n).baton.with(|v| v.iprobe(source, tag, comm))
+        self.store.engine(n).lock.with(|v| v.iprobe(source, tag, comm))
     }
 
     /// Waits for such a message (`MPI_Probe`).
@@ -363,7 +363,7 @@ impl Device<Multiple> {
         let n = self.store.number(comm)?;
         let e = self.store.engine(n);
         loop {
-            let (found, seen) = e.baton.with(|v| (v.iprobe(source, tag, comm), v.seen(source, tag, comm)));
+            let (found, seen) = e.lock.with(|v| (v.iprobe(source, tag, comm), v.seen(source, tag, comm)));
             if let Some(status) = found? {
                 return Ok(status);
             }
@@ -378,7 +378,7 @@ impl Device<Multiple> {
     /// As [`Device::iprobe`].
     pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<Option<SharedMessage>> {
         let n = self.store.number(comm)?;
-        let found = self.store.engine(n).baton.with(|v| v.improbe(source, tag, comm))?;
+        let found = self.store.engine(n).lock.with(|v| v.improbe(source, tag, comm))?;
         Ok(found.map(|message| SharedMessage { message, engine: n }))
     }
 
@@ -390,7 +390,7 @@ impl Device<Multiple> {
         let n = self.store.number(comm)?;
         let e = self.store.engine(n);
         loop {
-            let (found, seen) = e.baton.with(|v| (v.improbe(source, tag, comm), v.seen(source, tag, comm)));
+            let (found, seen) = e.lock.with(|v| (v.improbe(source, tag, comm), v.seen(source, tag, comm)));
             if let Some(message) = found? {
                 return Ok(SharedMessage { message, engine: n });
             }
@@ -404,6 +404,6 @@ impl Device<Multiple> {
             // A wait for it says why.
             return SharedRequest { req: Request::nothing(Owned::Recv(buf)), engine: msg.engine };
         }
-        shared(msg.engine)(self.store.engine(msg.engine).baton.with(|v| v.imrecv(buf, msg.message)))
+        shared(msg.engine)(self.store.engine(msg.engine).lock.with(|v| v.imrecv(buf, msg.message)))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forks::Origin;
 use netmod_core::{Arm, CompletionTable, PollOrder, Time};
 
-use super::baton::{Baton, Sleeper, Work};
+use super::progress_lock::{ProgressLock, Sleeper, Work};
 use super::pushes::Push;
 use super::{Nap, Pusher, Shared};
 use crate::device::probe::Seen;
@@ -96,7 +96,7 @@ impl Descriptors {
         let Some(shared) = shared.upgrade() else { return Ok(None) };
         let mut any = false;
         for (_, e) in shared.engines.iter().enumerate().filter(|(i, _)| i != this) {
-            let helped: Option<Result<()>> = e.baton.try_with(|v| {
+            let helped: Option<Result<()>> = e.lock.try_with(|v| {
                 any |= v.progress()? || v.arm() == Arm::Busy;
                 fds.extend(v.descriptors());
                 Ok(())
@@ -144,7 +144,7 @@ impl Sleeper for Descriptors {
 
 /// An engine of a [`super::Multiple`] device.
 pub(super) struct Engine {
-    pub(super) baton: Baton<Vci, Descriptors>,
+    pub(super) lock: ProgressLock<Vci, Descriptors>,
     completions: Arc<CompletionTable>,
     spin: u32,
     origin: Origin,
@@ -152,7 +152,7 @@ pub(super) struct Engine {
 
 impl Push for Engine {
     fn push(&self) -> Option<bool> {
-        self.baton.try_with(|v| v.engine.is_staged() && v.engine.push())
+        self.lock.try_with(|v| v.engine.is_staged() && v.engine.push())
     }
 }
 
@@ -174,13 +174,13 @@ impl Engine {
         fds.extend(event.as_ref().map(AsRawFd::as_raw_fd));
         let spin = vci.waiting.spin;
         let sleeper = Descriptors { fds, event, pusher: Arc::clone(pusher), siblings: OnceLock::new() };
-        Engine { baton: Baton::new(vci, sleeper), completions, spin, origin: Origin::here() }
+        Engine { lock: ProgressLock::new(vci, sleeper), completions, spin, origin: Origin::here() }
     }
 
     /// Makes the device's other engines known, of which this is number `this`.
     pub(super) fn meet(&self, shared: &Arc<Shared>, this: usize) {
         // A second time would say the same.
-        let _ = self.baton.sleeper().siblings.set((Arc::downgrade(shared), this));
+        let _ = self.lock.sleeper().siblings.set((Arc::downgrade(shared), this));
     }
 
     /// Waits for a goal, then uses the engine; what was staged has left when this returns.
@@ -194,7 +194,7 @@ impl Engine {
         if !self.origin.is_here() {
             return Err(Error::Forked);
         }
-        self.baton.wait(goal, seen, self.spin, |v| {
+        self.lock.wait(goal, seen, self.spin, |v| {
             v.flush();
             then(v)
         })
@@ -232,8 +232,8 @@ impl Engine {
         if self.is_finished(req) {
             return Ok(true);
         }
-        let tried = self.baton.try_with(|v| {
-            v.prod(|v| v.is_finished(req))?;
+        let tried = self.lock.try_with(|v| {
+            v.test_once(|v| v.is_finished(req))?;
             Ok(v.is_settled(req))
         });
         tried.unwrap_or(Ok(false))

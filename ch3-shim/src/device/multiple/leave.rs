@@ -26,12 +26,12 @@ impl Device<Multiple> {
         let mut failed = None;
         let mut left: Vec<_> = self.store.engines.iter().collect();
         for e in &left {
-            e.baton.with(Vci::finalize_begin);
+            e.lock.with(Vci::finalize_begin);
         }
         while !left.is_empty() {
             let mut busy = false;
             let mut until = Time::NEVER;
-            left.retain(|e| match e.baton.with(Vci::leave_step) {
+            left.retain(|e| match e.lock.with(Vci::leave_step) {
                 Ok(Step::Done) => false,
                 Ok(Step::Busy) => {
                     busy = true;
@@ -52,7 +52,7 @@ impl Device<Multiple> {
             let mut fds = Vec::new();
             let mut nap = super::engine::LONGEST_NAP;
             for e in &left {
-                e.baton.with(|v| {
+                e.lock.with(|v| {
                     busy |= v.arm() == Arm::Busy;
                     let until = until.min(v.deadline().unwrap_or(Time::NEVER));
                     nap = nap.min(until.since(v.now()));

@@ -1,20 +1,20 @@
 //! The level at which all threads use the device at once: its engines, and which of them a call
 //! uses.
 //!
-//! One file a concern: `baton` who makes progress, `engine` one engine of the device, `boot` what
-//! the engines share, `calls` and `blocking` the operations, `pushes` the helper that sends what
+//! One file a concern: `progress_lock` who makes progress, `engine` one engine of the device,
+//! `calls` and `blocking` the operations, `pushes` the helper that sends what
 //! they leave staged and `alarm` when it does, `leave` the end.
 
 mod alarm;
 #[cfg(test)]
 mod alarm_model;
-mod baton;
-#[cfg(test)]
-mod baton_model;
 mod blocking;
 mod calls;
 mod engine;
 mod leave;
+mod progress_lock;
+#[cfg(test)]
+mod progress_lock_model;
 mod pushes;
 mod sync;
 
@@ -235,7 +235,7 @@ impl Shared {
 
     /// Adds up a figure of all engines.
     fn sum<T: std::iter::Sum>(&self, of: impl Fn(&mut Vci) -> T) -> T {
-        self.engines.iter().map(|e| e.baton.with(&of)).sum()
+        self.engines.iter().map(|e| e.lock.with(&of)).sum()
     }
 }
 
@@ -243,7 +243,7 @@ impl Shared {
 fn exit_from(engines: &[Engine], exit: Exit) -> ! {
     match engines.split_first() {
         None => exit.now(),
-        Some((engine, others)) => engine.baton.with(|v| {
+        Some((engine, others)) => engine.lock.with(|v| {
             v.take_back();
             exit_from(others, exit)
         }),
@@ -286,7 +286,7 @@ impl Device<Multiple> {
     pub fn dup(&self, comm: Comm) -> Result<Comm> {
         self.store.number(comm)?;
         // One engine gives out the numbers of all.
-        self.store.engine(0).baton.with(|v| v.dup(comm))
+        self.store.engine(0).lock.with(|v| v.dup(comm))
     }
 
     /// The configuration in force.
@@ -296,7 +296,7 @@ impl Device<Multiple> {
 
     /// Counts of the engines, one after another.
     pub fn stats(&self) -> Vec<DeviceStats> {
-        self.store.engines.iter().map(|e| e.baton.with(|v| v.stats())).collect()
+        self.store.engines.iter().map(|e| e.lock.with(|v| v.stats())).collect()
     }
 
     /// Counts of the engines' helper thread, see [`Vci::helper_stats`].
@@ -321,7 +321,7 @@ impl Device<Multiple> {
 
     /// Reports on the VCs with the peers, engine by engine.
     pub fn report(&self) -> Vec<VcReport> {
-        self.store.engines.iter().flat_map(|e| e.baton.with(|v| v.report())).collect()
+        self.store.engines.iter().flat_map(|e| e.lock.with(|v| v.report())).collect()
     }
 
     /// Makes progress once on each engine that no other thread is using. Whether anything happened.
@@ -332,7 +332,7 @@ impl Device<Multiple> {
         let mut any = false;
         self.store.check_origin()?;
         for e in self.store.engines.iter() {
-            any |= e.baton.try_with(Vci::progress).unwrap_or(Ok(false))?;
+            any |= e.lock.try_with(Vci::progress).unwrap_or(Ok(false))?;
         }
         Ok(any)
     }
@@ -342,7 +342,7 @@ impl Device<Multiple> {
         if self.store.check_origin().is_err() {
             super::abort_child(code, message);
         }
-        let code = self.store.engine(0).baton.with(|v| v.ch3.boot.abort(code, message));
+        let code = self.store.engine(0).lock.with(|v| v.ch3.boot.abort(code, message));
         exit_from(&self.store.engines, Exit::with(code))
     }
 }

@@ -42,10 +42,10 @@ mod sync {
 
 #[allow(dead_code)]
 #[allow(clippy::duplicate_mod)]
-#[path = "baton.rs"]
-mod baton;
+#[path = "progress_lock.rs"]
+mod progress_lock;
 
-use baton::{Baton, Sleeper, Work};
+use progress_lock::{ProgressLock, Sleeper, Work};
 
 /// The state that the network and the descriptor share.
 #[derive(Default)]
@@ -155,7 +155,7 @@ impl Work for Engine {
     }
 }
 
-type Model = Arc<Baton<Engine, Fd>>;
+type Model = Arc<ProgressLock<Engine, Fd>>;
 
 /// All interleavings with at most three forced switches; more make no difference to what is found,
 /// but to the time.
@@ -164,25 +164,25 @@ fn check(name: &str, model: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
     builder.preemption_bound = Some(3);
     builder.check(netmod_models::interleavings(module_path!(), name, move || {
         let fd = Fd::new();
-        let baton = Arc::new(Baton::new(Engine::new(&fd), fd.clone()));
-        model(&baton, &fd);
+        let lock = Arc::new(ProgressLock::new(Engine::new(&fd), fd.clone()));
+        model(&lock, &fd);
     }));
 }
 
 /// A thread that waits for a goal.
-fn waiter(baton: &Model, goal: u32) -> loom::thread::JoinHandle<()> {
-    spinning_waiter(baton, goal, 0)
+fn waiter(lock: &Model, goal: u32) -> loom::thread::JoinHandle<()> {
+    spinning_waiter(lock, goal, 0)
 }
 
-fn spinning_waiter(baton: &Model, goal: u32, spin: u32) -> loom::thread::JoinHandle<()> {
-    let baton = baton.clone();
-    loom::thread::spawn(move || baton.wait(&goal, || false, spin, |_| ()).expect("an engine that works"))
+fn spinning_waiter(lock: &Model, goal: u32, spin: u32) -> loom::thread::JoinHandle<()> {
+    let lock = lock.clone();
+    loom::thread::spawn(move || lock.wait(&goal, || false, spin, |_| ()).expect("an engine that works"))
 }
 
 #[test]
 fn the_duty_is_handed_over() {
-    check("the duty is handed over", |baton, fd| {
-        let waiters = [waiter(baton, 1), waiter(baton, 2)];
+    check("the duty is handed over", |lock, fd| {
+        let waiters = [waiter(lock, 1), waiter(lock, 2)];
         fd.deliver(1);
         fd.deliver(2);
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
@@ -192,10 +192,10 @@ fn the_duty_is_handed_over() {
 /// A leader that yields leaves the engine to others meanwhile, and misses nothing of what they do.
 #[test]
 fn the_leader_yields() {
-    check("the leader yields", |baton, fd| {
-        baton.with(|e| e.yields = 1);
-        let waiters = [waiter(baton, 1), waiter(baton, 2)];
-        baton.with(|e| e.wanted |= 1);
+    check("the leader yields", |lock, fd| {
+        lock.with(|e| e.yields = 1);
+        let waiters = [waiter(lock, 1), waiter(lock, 2)];
+        lock.with(|e| e.wanted |= 1);
         fd.deliver(2);
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
     });
@@ -204,20 +204,20 @@ fn the_leader_yields() {
 /// One message for both: the one that was called with its goal met need not lead, but must pass on.
 #[test]
 fn three_waiters() {
-    check("three waiters", |baton, fd| {
-        let waiters = [waiter(baton, 1), waiter(baton, 1)];
+    check("three waiters", |lock, fd| {
+        let waiters = [waiter(lock, 1), waiter(lock, 1)];
         fd.deliver(1);
         fd.deliver(2);
-        baton.wait(&2, || false, 0, |_| ()).expect("an engine that works");
+        lock.wait(&2, || false, 0, |_| ()).expect("an engine that works");
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
     });
 }
 
 #[test]
 fn an_operation_meets_the_goal_of_others() {
-    check("an operation meets the goal of others", |baton, fd| {
-        let waiters = [waiter(baton, 1), waiter(baton, 2)];
-        baton.with(|e| e.met |= 1);
+    check("an operation meets the goal of others", |lock, fd| {
+        let waiters = [waiter(lock, 1), waiter(lock, 2)];
+        lock.with(|e| e.met |= 1);
         fd.deliver(2);
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
     });
@@ -226,18 +226,18 @@ fn an_operation_meets_the_goal_of_others() {
 /// An operation whose first step only a poll does: the blocked leader must be woken for it.
 #[test]
 fn an_operation_needs_a_poll() {
-    check("an operation needs a poll", |baton, _| {
-        let waiter = waiter(baton, 1);
-        baton.with(|e| e.wanted |= 1);
+    check("an operation needs a poll", |lock, _| {
+        let waiter = waiter(lock, 1);
+        lock.with(|e| e.wanted |= 1);
         waiter.join().expect("a waiter");
     });
 }
 
 #[test]
 fn an_operation_needs_a_flush() {
-    check("an operation needs a flush", |baton, fd| {
-        let waiters = [waiter(baton, 1), waiter(baton, 2)];
-        baton.with(|e| e.staged |= 1);
+    check("an operation needs a flush", |lock, fd| {
+        let waiters = [waiter(lock, 1), waiter(lock, 2)];
+        lock.with(|e| e.staged |= 1);
         fd.deliver(2);
         waiters.into_iter().for_each(|w| w.join().expect("a waiter"));
     });
@@ -246,10 +246,10 @@ fn an_operation_needs_a_flush() {
 /// A test that polls takes the event that the blocked leader waits for.
 #[test]
 fn a_test_takes_the_event() {
-    check("a test takes the event", |baton, fd| {
-        let waiter = waiter(baton, 1);
+    check("a test takes the event", |lock, fd| {
+        let waiter = waiter(lock, 1);
         fd.deliver(1);
-        baton.try_with(|e| e.poll());
+        lock.try_with(|e| e.poll());
         waiter.join().expect("a waiter");
     });
 }
@@ -257,12 +257,12 @@ fn a_test_takes_the_event() {
 /// A failing engine tells all who wait on it, one after another.
 #[test]
 fn a_failure_reaches_all() {
-    check("a failure reaches all", |baton, fd| {
+    check("a failure reaches all", |lock, fd| {
         let waiters = [1, 2].map(|goal| {
-            let baton = baton.clone();
-            loom::thread::spawn(move || baton.wait(&goal, || false, 0, |_| ()))
+            let lock = lock.clone();
+            loom::thread::spawn(move || lock.wait(&goal, || false, 0, |_| ()))
         });
-        baton.with(|e| e.broken = true);
+        lock.with(|e| e.broken = true);
         fd.deliver(4);
         for w in waiters {
             assert_eq!(w.join().expect("a waiter"), Err(()));
@@ -272,17 +272,17 @@ fn a_failure_reaches_all() {
 
 /// The leader's goal is met only after that of a sleeping thread, which must be called at once.
 fn depends(name: &str, event: impl Fn(&Model, &Fd) + Send + Sync + 'static) {
-    check(name, move |baton, fd| {
+    check(name, move |lock, fd| {
         let follower = {
-            let (baton, fd) = (baton.clone(), fd.clone());
+            let (lock, fd) = (lock.clone(), fd.clone());
             loom::thread::spawn(move || {
-                baton.wait(&1, || false, 0, |_| ()).expect("an engine that works");
+                lock.wait(&1, || false, 0, |_| ()).expect("an engine that works");
                 fd.deliver(2);
             })
         };
         // It lets others in once before it blocks.
-        let leader = spinning_waiter(baton, 2, 2);
-        event(baton, fd);
+        let leader = spinning_waiter(lock, 2, 2);
+        event(lock, fd);
         follower.join().expect("a waiter");
         leader.join().expect("a waiter");
     });
@@ -295,10 +295,10 @@ fn the_leader_calls_others_after_a_poll() {
 
 #[test]
 fn the_leader_calls_others_after_a_flush() {
-    depends("the leader calls others after a flush", |baton, _| baton.with(|e| e.staged |= 1));
+    depends("the leader calls others after a flush", |lock, _| lock.with(|e| e.staged |= 1));
 }
 
 #[test]
 fn an_operation_calls_others() {
-    depends("an operation calls others", |baton, _| baton.with(|e| e.met |= 1));
+    depends("an operation calls others", |lock, _| lock.with(|e| e.met |= 1));
 }

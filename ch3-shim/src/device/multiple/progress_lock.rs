@@ -127,15 +127,15 @@ impl<W: Work> State<W> {
 }
 
 /// An engine with the threads that wait on it.
-pub(super) struct Baton<W: Work, S> {
+pub(super) struct ProgressLock<W: Work, S> {
     state: Mutex<State<W>>,
     sleeper: S,
 }
 
-impl<W: Work, S: Sleeper> Baton<W, S> {
-    pub(super) fn new(work: W, sleeper: S) -> Baton<W, S> {
+impl<W: Work, S: Sleeper> ProgressLock<W, S> {
+    pub(super) fn new(work: W, sleeper: S) -> ProgressLock<W, S> {
         let state = State { work, led: false, asleep: None, woken: false, waiting: Vec::new() };
-        Baton { state: Mutex::new(state), sleeper }
+        ProgressLock { state: Mutex::new(state), sleeper }
     }
 
     /// Returns the place in which its leader blocks.
@@ -151,7 +151,7 @@ impl<W: Work, S: Sleeper> Baton<W, S> {
         result
     }
 
-    /// Works like [`Baton::with`], unless another thread uses it now.
+    /// Works like [`ProgressLock::with`], unless another thread uses it now.
     pub(super) fn try_with<R>(&self, f: impl FnOnce(&mut W) -> R) -> Option<R> {
         let mut g = sync::try_lock(&self.state)?;
         let result = f(&mut g.work);
