@@ -128,8 +128,8 @@ impl Ch3 {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.budget.terms } else { Terms::STRANGERS };
         let most = self.budget.most_eager(terms);
-        let eager_open = near && self.lmt.got_from <= most;
-        let eager_max = if eager_open { self.lmt.got_from.saturating_sub(1) } else { most } as u32;
+        let eager_open = near && self.lmt.got_from() <= most;
+        let eager_max = if eager_open { self.lmt.got_from().saturating_sub(1) } else { most } as u32;
         let flow = Flow::new(terms);
         let route = self.routes.shared(route);
         let side = VcSide {

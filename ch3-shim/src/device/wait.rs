@@ -234,7 +234,7 @@ impl Vci {
         if self.departure.goes_on {
             return Arm::Busy;
         }
-        if !self.ch3.lie_down() {
+        if !self.ch3.prepare_to_sleep() {
             return Arm::Busy;
         }
         let engine = &mut *self.engine;

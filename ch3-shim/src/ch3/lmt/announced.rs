@@ -3,26 +3,27 @@
 use netmod_lmt::Modes;
 use netmod_lmt::cookie::Keyed;
 
-/// What RTS says of how its message may move.
+/// The offer of RTS, as far as this side can take it.
 #[derive(Clone, Debug)]
 pub(crate) struct Announced {
     /// The modes that both sides can take part in.
     pub(super) modes: Modes,
-    /// For Get, the sender's first window.
+    /// The sender's first window, for Get.
     pub(super) first: Option<Keyed>,
 }
 
 impl Announced {
-    /// Nothing but Null.
+    /// The offer of Null alone.
     pub(crate) const NULL: Announced = Announced { modes: Modes::NULL, first: None };
 
-    /// The same for an entry among unexpected messages, which stays small: only a window, which few have, takes memory of its own.
+    /// Makes the form that is kept among unexpected messages. It is small: only a window, which few
+    /// offers have, takes memory of its own.
     pub(crate) fn keep(self) -> Kept {
         Kept { modes: self.modes, first: self.first.map(Box::new) }
     }
 }
 
-/// What RTS has said, for as long as nobody receives its message.
+/// The offer of RTS while its message is unexpected.
 #[derive(Debug)]
 pub(crate) struct Kept {
     modes: Modes,
@@ -30,7 +31,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What RTS has said.
+    /// Returns the offer.
     pub(crate) fn announced(self) -> Announced {
         Announced { modes: self.modes, first: self.first.map(|keyed| *keyed) }
     }

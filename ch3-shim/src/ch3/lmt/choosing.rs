@@ -1,46 +1,121 @@
-//! What the choice of a mode goes by on a VC: what this side can take part in, its data, and what copies cost here.
+//! The inputs of the choice of a mode on a VC: what this side can do, its data, and the cost of
+//! copies.
 
-use netmod_core::{Module, ReqId, VcId};
-use netmod_lmt::autotune::Strategy;
+use netmod_core::slab::VcKind;
+use netmod_core::{Config, Module, ReqId, SideTable, VcId};
+use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy, Side};
 use netmod_lmt::probe;
-use netmod_lmt::rates::Rates;
+use netmod_lmt::rates::{Measured, Rates};
 use netmod_lmt::{Mode, Modes};
 
-use super::{Lmt, Machine};
+use super::part::Part;
+use super::transfer::{Machine, Transfer};
+use super::unmet::Unmet;
 use crate::ch3::{Ch3, DevIo};
+use crate::clock::Clock;
 use crate::report::LargeStatus;
 
-/// The part that this side has in a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// It sends so many bytes.
-    Sender(u64),
-    Receiver,
+/// The state of the choice.
+#[derive(Debug)]
+pub(super) struct Choosing {
+    pub(super) policy: Policy,
+    pub(super) unmet: Unmet,
+    /// Least length that is worth a mode other than Null, in bytes.
+    min: u64,
+    /// The node has more ranks than cores.
+    crowded: bool,
+    /// Least length from which a message within the node is got rather than sent eagerly, where
+    /// that is faster.
+    pub(super) got_from: usize,
+    /// Measured cost of copies.
+    rates: Measured,
+    /// Times of earlier messages, by VC.
+    autotuners: SideTable<Box<Autotuner>, VcKind>,
+    clock: Clock,
+}
+
+impl Choosing {
+    /// Makes the state for a configuration. `rings`: the Cooperative mode is available.
+    pub(super) fn new(cfg: &Config, policy: Policy, rings: bool, crowded: bool, clock: Clock) -> Choosing {
+        // A user's NETMOD_EAGER_MAX holds.
+        let by_rates = cfg.leaves_eager_open() && policy == Policy::Auto && rings && !crowded;
+        Choosing {
+            policy,
+            unmet: Unmet::default(),
+            min: cfg.lmt_min as u64,
+            crowded,
+            got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
+            rates: Measured::default(),
+            autotuners: SideTable::new(),
+            clock,
+        }
+    }
+
+    /// Chooses between ring and kernel by the times of earlier messages; `model` is what the rates
+    /// say.
+    pub(super) fn tried_mode(&mut self, vc: VcId, model: Mode, bytes: u64) -> Mode {
+        let Some(strategy) = Strategy::of(model) else { return model };
+        if self.autotuners.get(vc).is_none() {
+            self.autotuners.set(vc, Box::default());
+        }
+        match self.autotuners.get_mut(vc).map(|tuner| tuner.choose(bytes, strategy)) {
+            Some(Strategy::Ring) => Mode::Coop,
+            Some(Strategy::Kernel) => Mode::Get,
+            None => model,
+        }
+    }
+
+    /// Begins to take the time of a message.
+    pub(super) fn begin_timing(&mut self, vc: VcId, strategy: Option<Strategy>) {
+        if let Some(strategy) = strategy
+            && let Some(tuner) = self.autotuners.get_mut(vc)
+        {
+            tuner.begin(strategy, self.clock.now().0);
+        }
+    }
+
+    /// Ends the time of a transfer that has one; it counts if the message is `whole`.
+    pub(super) fn end_timing(&mut self, t: &mut Transfer, whole: bool) {
+        let (Some(strategy), Machine::Recv(m)) = (t.timed.take(), &t.machine) else { return };
+        let moved = whole.then(|| m.total());
+        if let Some(tuner) = self.autotuners.get_mut(t.vc) {
+            tuner.end(strategy, moved, self.clock.now().0);
+        }
+    }
+
+    /// Forgets the times of a VC.
+    pub(super) fn drop_vc(&mut self, vc: VcId) {
+        self.autotuners.remove(vc);
+        self.unmet.clear(vc);
+    }
+
+    /// Returns the times of a VC's messages, for lengths at which both strategies were tried.
+    pub(super) fn report(&self, vc: VcId) -> Vec<LargeStatus> {
+        let status = |(len, ring, kernel)| LargeStatus { len: len as u64, ring, kernel };
+        self.autotuners.get(vc).map_or_else(Vec::new, |tuner| tuner.rates().map(status).collect())
+    }
 }
 
 impl Ch3 {
-    /// The modes in which this side can take part on a VC, as far as its wish asks for them.
+    /// Returns the modes in which this side can take part on a VC, as far as the policy allows
+    /// them.
     ///
-    /// Unless they are asked for, rings are for peers with whom the netmod itself shares memory: who chose a network
-    /// for peers of this node gets the network.
+    /// Unless the policy asks for them, rings are for peers with whom the netmod itself shares
+    /// memory: a user who chose a network for peers of this node gets the network.
     pub(super) fn lmt_modes(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) -> Modes {
+        let policy = self.lmt.choosing.policy;
         let mut modes = Modes::NULL;
-        let rings = self.lmt.domain.is_some()
-            && !self.lmt.resting
-            && !self.lmt.lanes.get(vc).is_some_and(|l| l.barred);
-        if rings && (self.lmt.policy != Policy::Auto || io.netmod.is_near(io.core, vc)) {
+        if self.lmt.rings.may_offer(vc) && (policy != Policy::Auto || io.netmod.is_near(io.core, vc)) {
             modes = modes.with(Mode::Coop);
         }
-        let asked = matches!(self.lmt.policy, Policy::Auto | Policy::Only(Mode::Put | Mode::Get));
+        let asked = matches!(policy, Policy::Auto | Policy::Only(Mode::Put | Mode::Get));
         if asked
             && let Some(rma) = io.netmod.rma(io.core, vc)
             && let Ok(rma) = rma.usable(io.core, vc)
         {
             let (puts, gets) = match part {
-                Part::Sender(bytes) if self.lmt.policy == Policy::Auto && bytes < rma.worth as u64 => {
-                    (false, false)
-                }
+                Part::Sender(bytes) if policy == Policy::Auto && bytes < rma.worth as u64 => (false, false),
                 part => [Mode::Put, Mode::Get].map(|mode| part.ability(&rma, mode).is_now()).into(),
             };
             modes = if puts { modes.with(Mode::Put) } else { modes };
@@ -49,7 +124,7 @@ impl Ch3 {
         modes
     }
 
-    /// What this side decides by about the message of a request, of `bytes`.
+    /// Returns this side's inputs for the message of a request, of `bytes`.
     pub(super) fn lmt_side_of(
         &mut self,
         io: &mut DevIo<'_>,
@@ -63,17 +138,18 @@ impl Ch3 {
     }
 
     fn lmt_side(&mut self, io: &mut DevIo<'_>, vc: VcId, contiguous: bool, modes: Modes, bytes: u64) -> Side {
-        let (policy, min, crowded) = (self.lmt.policy, self.lmt.min, self.lmt.crowded);
+        let Choosing { policy, min, crowded, .. } = self.lmt.choosing;
         let (mut rates, mut joint) = (Rates::ASSUMED, false);
         if choice::asks_for_rates(modes, policy) && bytes >= min {
-            rates = self.lmt.rates.at(bytes, measure);
+            rates = self.lmt.choosing.rates.at(bytes, measure);
             let usable = io.netmod.rma(io.core, vc).map(|rma| rma.usable(io.core, vc));
             joint = usable.is_some_and(|rma| rma.is_ok_and(|rma| rma.joint as u64 <= bytes));
         }
         Side { modes, policy, min, contiguous, crowded, joint, rates }
     }
 
-    /// Whether a message that is longer than what always goes eagerly on a VC does so all the same, because a get would not be faster.
+    /// Returns true if a message above the VC's eager limit goes eagerly, since a get would not be
+    /// faster.
     #[cold]
     pub(in crate::ch3) fn is_eager(
         &mut self,
@@ -94,56 +170,14 @@ impl Ch3 {
             && !got
             && let Some(s) = self.vcs.get_mut(vc)
         {
-            // It will not be for others either.
+            // The same holds for later messages.
             (s.eager_max, s.eager_open) = (most as u32, false);
         }
         !got
     }
 }
 
-impl Ch3 {
-    /// The mode of a message that could go through a ring or be got, by what those before it have taken; the other argument is the model's.
-    pub(super) fn tried_mode(&mut self, vc: VcId, model: Mode, bytes: u64) -> Mode {
-        let Some(strategy) = Strategy::of(model) else { return model };
-        if self.lmt.autotuners.get(vc).is_none() {
-            self.lmt.autotuners.set(vc, Box::default());
-        }
-        match self.lmt.autotuners.get_mut(vc).map(|tuner| tuner.choose(bytes, strategy)) {
-            Some(Strategy::Ring) => Mode::Coop,
-            Some(Strategy::Kernel) => Mode::Get,
-            None => model,
-        }
-    }
-
-    /// The data of a message begins to move.
-    pub(super) fn lmt_timed(&mut self, vc: VcId, strategy: Option<Strategy>) {
-        if let Some(strategy) = strategy
-            && let Some(tuner) = self.lmt.autotuners.get_mut(vc)
-        {
-            tuner.begin(strategy, self.lmt.clock.now().0);
-        }
-    }
-
-    /// A message has come by the way that is timed, or does not any more.
-    pub(super) fn lmt_took(&mut self, req: ReqId, whole: bool) {
-        let Some(t) = self.lmt.transfers.get_mut(req) else { return };
-        let (Some(strategy), Machine::Recv(m)) = (t.timed.take(), &t.machine) else { return };
-        let moved = whole.then(|| m.total());
-        if let Some(tuner) = self.lmt.autotuners.get_mut(t.vc) {
-            tuner.end(strategy, moved, self.lmt.clock.now().0);
-        }
-    }
-}
-
-impl Lmt {
-    /// What messages of a VC's peer have taken, of lengths of which both ways were tried.
-    pub(crate) fn report(&self, vc: VcId) -> Vec<LargeStatus> {
-        let status = |(len, ring, kernel)| LargeStatus { len: len as u64, ring, kernel };
-        self.autotuners.get(vc).map_or_else(Vec::new, |tuner| tuner.rates().map(status).collect())
-    }
-}
-
-/// What copies of `len` bytes cost here.
+/// Measures the cost of copies of `len` bytes.
 fn measure(len: usize) -> Rates {
     let rates = probe::rates(len).unwrap_or(Rates::ASSUMED);
     tracing::debug!(

@@ -1,26 +1,27 @@
-//! What `NETMOD_LMT` asks for and a VC does not get: said once, and kept for the status report.
+//! Reports where `NETMOD_LMT` is not honoured: once in the log, and in the status report.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use netmod_core::slab::VcKind;
-use netmod_core::{Ability, Module, ReqId, RmaUse, SideTable, VcId};
+use netmod_core::{Ability, Module, ReqId, SideTable, VcId};
 use netmod_lmt::choice::Policy;
 use netmod_lmt::{Mode, Modes};
 
-use super::choosing::Part;
-use super::{Lmt, Machine, Transfer};
+use super::Lmt;
+use super::part::Part;
+use super::transfer::Transfer;
 use crate::ch3::{Ch3, DevIo};
 use crate::tell::warn;
 
-/// Reasons that are said; further ones are in the status report alone.
-const SAID: usize = 8;
+/// Most reasons that are logged; further ones are in the status report alone.
+const LOGGED: usize = 8;
 
-/// Why the mode that `NETMOD_LMT` asks for is not taken.
+/// The reasons why the mode of `NETMOD_LMT` is not taken.
 #[derive(Debug, Default)]
 pub(super) struct Unmet {
-    /// Reasons that were said.
-    said: Vec<Arc<str>>,
+    /// Reasons that were logged.
+    logged: Vec<Arc<str>>,
     /// The reason of each VC that has one.
     vcs: SideTable<Arc<str>, VcKind>,
 }
@@ -36,26 +37,14 @@ enum Lack {
     Always(Cow<'static, str>),
 }
 
-impl Part {
-    /// What this side can do of Put or Get.
-    pub(super) fn ability(self, rma: &RmaUse, mode: Mode) -> Ability {
-        match (self, mode) {
-            (Part::Sender(_), Mode::Put) => rma.puts,
-            (Part::Sender(_), _) => rma.is_got_from,
-            (Part::Receiver, Mode::Put) => rma.is_put_to,
-            (Part::Receiver, _) => rma.gets,
-        }
-    }
-}
-
 impl Ch3 {
     fn lmt_lack(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, mode: Mode) -> Lack {
         match mode {
             Mode::Null => Lack::Nothing,
-            Mode::Coop if self.lmt.domain.is_none() => {
+            Mode::Coop if self.lmt.rings.domain.is_none() => {
                 Lack::Always("this process has no shared memory".into())
             }
-            Mode::Coop if self.lmt.lanes.get(vc).is_some_and(|l| l.barred) => {
+            Mode::Coop if self.lmt.rings.is_barred(vc) => {
                 Lack::Always("memory of the peer's could not be mapped".into())
             }
             Mode::Coop => Lack::Nothing,
@@ -73,9 +62,9 @@ impl Ch3 {
         }
     }
 
-    /// A side has chosen `modes` for a message of `bytes`.
+    /// Notes that a side has chosen `modes` for a message of `bytes`.
     pub(super) fn lmt_chosen(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part, modes: Modes, bytes: u64) {
-        let Policy::Only(asked) = self.lmt.policy else { return };
+        let Policy::Only(asked) = self.lmt.choosing.policy else { return };
         if bytes > 0 && !modes.has(asked) {
             self.lmt_without(io, vc, part);
         } else if bytes > 0 && part == Part::Receiver {
@@ -83,9 +72,9 @@ impl Ch3 {
         }
     }
 
-    /// The receiver has answered an offer for a message of `bytes`.
+    /// Notes the receiver's answer to an offer for a message of `bytes`.
     pub(super) fn lmt_answered(&mut self, io: &DevIo<'_>, vc: VcId, offered: Modes, mode: Mode, bytes: u64) {
-        match self.lmt.policy {
+        match self.lmt.choosing.policy {
             Policy::Only(asked) if asked == mode => self.lmt_met(vc),
             Policy::Only(asked) if bytes > 0 && offered.has(asked) => {
                 let why = "the receiver has chosen the null mode (has it another NETMOD_LMT?)";
@@ -95,36 +84,37 @@ impl Ch3 {
         }
     }
 
-    /// The receiver takes the null mode for a message of `bytes`, of which both sides had `modes`.
+    /// Notes that the receiver takes the null mode for a message of `bytes`, though both sides had
+    /// `modes`.
     pub(super) fn lmt_fell_back(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes, bytes: u64) {
         if bytes > 0
-            && matches!(self.lmt.policy, Policy::Only(asked) if asked != Mode::Null && modes.has(asked))
+            && matches!(self.lmt.choosing.policy, Policy::Only(asked) if asked != Mode::Null && modes.has(asked))
         {
             let why = "a transfer could not begin (nothing could be registered, no ring was left, or the system forbids it)";
             self.lmt_unmet(io, vc, why, true);
         }
     }
 
-    /// A transfer has been reported as done. Of a get, this is all that its sender hears.
+    /// Notes that a transfer was reported as done. The sender of a get hears nothing else.
     pub(super) fn lmt_moved(&mut self, req: ReqId, vc: VcId) {
-        if matches!(self.lmt.transfers.get(req), Some(Transfer { machine: Machine::Send(_), .. })) {
+        if self.lmt.transfers.get(req).is_some_and(Transfer::is_send) {
             self.lmt_met(vc);
         }
     }
 
-    /// A peer that does not share this process's memory has offered `modes`.
+    /// Notes that a peer that does not share this process's memory has offered `modes`.
     pub(super) fn lmt_elsewhere(&mut self, io: &DevIo<'_>, vc: VcId, modes: Modes) {
-        let asked = self.lmt.policy == Policy::Only(Mode::Coop) && modes.has(Mode::Coop);
-        if asked && self.lmt.domain.is_some() {
+        let asked = self.lmt.choosing.policy == Policy::Only(Mode::Coop) && modes.has(Mode::Coop);
+        if asked && self.lmt.rings.domain.is_some() {
             let why = "the peer does not share this process's memory (is it on another node?)";
             self.lmt_unmet(io, vc, why, true);
         }
     }
 
-    /// A message of a VC goes without the mode that `NETMOD_LMT` asks for.
+    /// Notes that a message goes without the mode of `NETMOD_LMT`.
     #[cold]
     fn lmt_without(&mut self, io: &mut DevIo<'_>, vc: VcId, part: Part) {
-        let Policy::Only(mode) = self.lmt.policy else { return };
+        let Policy::Only(mode) = self.lmt.choosing.policy else { return };
         match (self.lmt_lack(io, vc, part, mode), part) {
             (Lack::Always(why), _) => self.lmt_unmet(io, vc, &why, true),
             (Lack::Nothing, Part::Receiver) => {
@@ -135,13 +125,15 @@ impl Ch3 {
         }
     }
 
-    /// Keeps why a VC does not get the mode that `NETMOD_LMT` asks for, and says so if that is new. What the peer is to blame for
-    /// (not `own`) it says itself.
+    /// Keeps the reason why a VC does not get the mode of `NETMOD_LMT`, and logs a new one. The
+    /// peer warns itself of what is its doing (not `own`).
     #[cold]
     pub(super) fn lmt_unmet(&mut self, io: &DevIo<'_>, vc: VcId, why: &str, own: bool) {
-        let Policy::Only(mode) = self.lmt.policy else { return };
-        // After a checkpoint it is as before.
-        if self.lmt.unmet.vcs.get(vc).is_some() || mode == Mode::Coop && self.is_ring_disturbed(vc) {
+        let Policy::Only(mode) = self.lmt.choosing.policy else { return };
+        // A checkpoint disturbs it for a while only.
+        if self.lmt.choosing.unmet.vcs.get(vc).is_some()
+            || mode == Mode::Coop && self.lmt.rings.is_disturbed(vc)
+        {
             return;
         }
         let netmod = io.netmod.name_of(io.core.vc(vc).map_or(0, |v| v.netmod));
@@ -150,13 +142,13 @@ impl Ch3 {
              NETMOD_LMT=auto, or choose another netmod by NETMOD"
         )
         .into();
-        let Unmet { said, vcs } = &mut self.lmt.unmet;
-        match said.iter().find(|known| **known == text) {
+        let Unmet { logged, vcs } = &mut self.lmt.choosing.unmet;
+        match logged.iter().find(|known| **known == text) {
             Some(known) => vcs.set(vc, Arc::clone(known)),
             None => {
-                if said.len() < SAID {
-                    said.push(Arc::clone(&text));
-                    // One rank of each node says so.
+                if logged.len() < LOGGED {
+                    logged.push(Arc::clone(&text));
+                    // One rank of each node warns.
                     if own && self.boot.local_rank().unwrap_or(self.boot.rank()) == 0 {
                         warn(&text);
                     } else {
@@ -168,15 +160,22 @@ impl Ch3 {
         }
     }
 
-    /// A message of a VC goes in the mode that `NETMOD_LMT` asks for.
+    /// Notes that a message of a VC goes in the mode of `NETMOD_LMT`.
     pub(super) fn lmt_met(&mut self, vc: VcId) {
-        self.lmt.unmet.vcs.clear(vc);
+        self.lmt.choosing.unmet.clear(vc);
+    }
+}
+
+impl Unmet {
+    /// Forgets the reason of a VC.
+    pub(super) fn clear(&mut self, vc: VcId) {
+        self.vcs.clear(vc);
     }
 }
 
 impl Lmt {
-    /// Says why large messages of a VC do not go as `NETMOD_LMT` says, if they do not.
+    /// Returns the reason why large messages of a VC do not go as `NETMOD_LMT` says.
     pub(crate) fn unmet(&self, vc: VcId) -> Option<String> {
-        self.unmet.vcs.get(vc).map(ToString::to_string)
+        self.choosing.unmet.vcs.get(vc).map(ToString::to_string)
     }
 }

@@ -1,16 +1,56 @@
-//! Cookies: they may come in pieces, and belong to the packet before them.
+//! Cookies, which follow their packets and may arrive in pieces.
 
-use netmod_core::{OnDone, PacketFault, ReqId, RxBytes, VcError, VcErrorKind, VcId, VcLife};
+use netmod_core::{Netmod, OnDone, PacketFault, ReqId, RxBytes, VcError, VcErrorKind, VcId, VcLife};
 use netmod_lmt::Event;
 use netmod_lmt::cookie::Cookie;
 
 use crate::ch3::pool::segment_of;
 use crate::ch3::{Ch3, DevIo, MpiReq, Owned, Role};
-use crate::pkt::Packet;
+use crate::pkt::{CookieLen, Packet};
 use crate::tagmatch::Envelope;
 
+/// Length that few cookies exceed, in bytes.
+const COOKIE: usize = 256;
+
 impl Ch3 {
-    /// A packet with a cookie, of which `rest` begins with what is here; returns how much of that it took.
+    /// Sends a packet with a cookie behind it. The cookie is kept until it has left.
+    pub(super) fn send_cookie(
+        &mut self,
+        io: &mut DevIo<'_>,
+        vc: VcId,
+        cookie: &Cookie,
+        packet: impl Fn(CookieLen) -> Packet,
+    ) {
+        let mut bytes = self.reqs.pool.take(COOKIE);
+        bytes.clear();
+        cookie.emit_to(&mut bytes);
+        let Some(len) = CookieLen::new(bytes.len()) else {
+            tracing::error!(?cookie, "a cookie is longer than a packet takes");
+            return;
+        };
+        let seg = segment_of(&mut bytes);
+        let Some(data) = seg.send_buf() else { return };
+        match io.netmod.i_start_contig_msg(io.core, vc, &packet(len).emit(), data) {
+            Ok(None) => self.reqs.pool.give(bytes),
+            Ok(Some(req)) => {
+                match io.core.req_mut(req).filter(|r| !r.copied) {
+                    None => self.reqs.pool.give(bytes),
+                    Some(r) => {
+                        r.on_done = OnDone::Upper;
+                        let mut mpi = MpiReq::new(Role::SentCookie, Envelope::new(0, 0, 0));
+                        mpi.owned = Owned::Recv(bytes);
+                        self.reqs.side.set(req, mpi);
+                    }
+                }
+                self.reqs.forget(io.core, req);
+            }
+            // The VC is going down; Event::Down follows and fails what depended on the packet.
+            Err(e) => tracing::debug!(%e, "packet with a cookie not sent"),
+        }
+    }
+
+    /// Handles a packet with a cookie, of which `rest` begins with what is here. Returns the bytes
+    /// of `rest` that it took.
     #[inline(never)]
     pub(in crate::ch3) fn with_cookie(
         &mut self,
@@ -40,7 +80,7 @@ impl Ch3 {
         Ok(n)
     }
 
-    /// The rest of a cookie has come.
+    /// Handles a cookie whose rest has arrived.
     pub(in crate::ch3) fn cookie_arrived(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
         let buf = self.reqs.take_buffer(io.core, req);
         let at = self.lmt.arriving.iter().position(|(r, _)| *r == req);
@@ -61,7 +101,7 @@ impl Ch3 {
         }
     }
 
-    /// The VC of a cookie that is arriving is lost.
+    /// Drops a cookie that is arriving on a lost VC.
     pub(in crate::ch3) fn cookie_lost(&mut self, core: &mut netmod_core::Core, req: ReqId) {
         self.lmt.arriving.retain(|(r, _)| *r != req);
         self.reqs.free_arriving(core, req);
@@ -86,7 +126,7 @@ impl Ch3 {
             }
             (Packet::Cookie { from_sender, sreq, rreq, .. }, cookie) => {
                 let (event, keyed) = match cookie {
-                    // Being here, it has done its work.
+                    // Its arrival has woken this process.
                     Cookie::Wake => return Ok(()),
                     Cookie::Rest(accepted) => {
                         self.peer_rests(io, vc, accepted);
