@@ -7,8 +7,8 @@ use crate::pkt::Packet;
 use crate::tagmatch::Envelope;
 
 impl Ch3 {
-    /// Asks for a request to be cancelled. It will finish in any case: cancelled, or as if nothing had
-    /// been asked. A request that the receiver is asked about finishes when the answer is there.
+    /// Asks for a request to be cancelled. It finishes in any case: cancelled, or as if nothing had
+    /// been asked. If the receiver must be asked, it finishes when the answer arrives.
     pub(crate) fn cancel(&mut self, io: &mut DevIo<'_>, req: ReqId) {
         if io.core.is_finished(req) {
             return;
@@ -54,7 +54,7 @@ impl Ch3 {
                     if let Some(s) = self.vcs.get_mut(vc) {
                         s.flow.out.cancelled(|req| !io.core.is_finished(*req));
                     }
-                    // Others may have waited for this one alone.
+                    // Others may have waited only for this one.
                     self.send_waiting(io, vc);
                 }
             }
@@ -69,7 +69,7 @@ impl Ch3 {
         }
     }
 
-    /// Takes a message back that has its data with it, if it is still in the netmod's queue.
+    /// Takes an eager message back, if it is still in the netmod's queue.
     fn cancel_eager(&mut self, io: &mut DevIo<'_>, vc: Option<VcId>, req: ReqId) {
         if let Some(vc) = vc
             && io.netmod.cancel_send(io.core, vc, req)
@@ -80,7 +80,7 @@ impl Ch3 {
         }
     }
 
-    /// Whether the receiver still has the message among its unexpected ones, only it knows.
+    /// Asks the receiver to return a message, if it is still unexpected there.
     fn ask_receiver(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) {
         let Some(m) = self.reqs.side.get_mut(req) else { return };
         if m.cancelling {
@@ -91,7 +91,7 @@ impl Ch3 {
         self.send_control(io, vc, Packet::CancelReq { sreq: req.to_wire(), env });
     }
 
-    /// A sender wants a message back.
+    /// Handles a sender's request to return a message.
     pub(super) fn cancel_req(
         &mut self,
         io: &mut DevIo<'_>,
@@ -108,8 +108,8 @@ impl Ch3 {
             match msg.body {
                 Body::Whole(buf) => self.reqs.pool.give(buf),
                 Body::Arriving(arriving) => {
-                    // The sender asks behind its own data, so nothing is arriving any more unless it
-                    // breaks the protocol; what comes is then discarded.
+                    // The request comes behind the data, so only a peer that breaks the protocol
+                    // sends more; that is discarded.
                     io.core.abandon_recv(vc);
                     self.reqs.free_arriving(io.core, arriving);
                 }
@@ -120,7 +120,7 @@ impl Ch3 {
         Ok(())
     }
 
-    /// The receiver's answer.
+    /// Handles the receiver's answer.
     pub(super) fn cancel_resp(
         &mut self,
         io: &mut DevIo<'_>,
@@ -136,7 +136,7 @@ impl Ch3 {
             {
                 *cancelling = false
             }
-            // Its request may have finished, and been used up, before the answer came.
+            // The request may have been retired before the answer came.
             _ if !ack => return Ok(()),
             _ => {
                 return Err(PacketFault::Drop {
@@ -156,7 +156,7 @@ impl Ch3 {
         Ok(())
     }
 
-    /// Whether a request is a send to another process.
+    /// Returns true if a request is a send to another process.
     pub(crate) fn is_send(&self, req: ReqId) -> bool {
         self.reqs
             .side
@@ -164,8 +164,8 @@ impl Ch3 {
             .is_none_or(|m| matches!(m.role, Role::Send | Role::SyncSend { .. } | Role::RndvSend))
     }
 
-    /// Ends a request for certain and without waiting, so that its memory can go: its message is
-    /// cancelled, abandoned, or lost with its VC.
+    /// Ends a request at once, so that its memory can be freed. Its message is cancelled,
+    /// abandoned, or lost with its VC.
     pub(crate) fn reclaim(&mut self, io: &mut DevIo<'_>, req: ReqId) {
         self.cancel(io, req);
         if io.core.is_finished(req) {
@@ -174,7 +174,7 @@ impl Ch3 {
         let vc = io.core.req(req).and_then(|r| r.vc);
         let severs = self.lmt_abandon(io, req);
         if let Some(vc) = vc {
-            // A transfer that tells the other side of its end leaves the VC alone.
+            // A transfer that tells the peer of its end does not need the VC's.
             let is_send = self.is_send(req) && severs != Some(false);
             let receiving = io.core.vc(vc).is_some_and(|v| v.recv_active() == Some(req));
             if receiving {

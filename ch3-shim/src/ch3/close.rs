@@ -18,8 +18,7 @@ pub(crate) struct Closing {
 }
 
 impl Ch3 {
-    /// Takes a step: stores the state, then does what the table says. `why` is the cause, if the event is a
-    /// loss.
+    /// Takes a step: stores the state, then carries the actions out. `why`: the cause of a loss.
     fn lifecycle(
         &mut self,
         io: &mut DevIo<'_>,
@@ -54,22 +53,22 @@ impl Ch3 {
         Ok(())
     }
 
-    /// As [`Ch3::lifecycle`], for events of this side, which the table always takes.
+    /// Takes a step for an event of this side, which the table always accepts.
     pub(super) fn own_event(&mut self, io: &mut DevIo<'_>, vc: VcId, event: VcEvent, why: Option<&VcError>) {
         if let Err(e) = self.lifecycle(io, vc, event, why) {
             tracing::error!(%vc, %e, "lifecycle");
         }
     }
 
-    /// The VC is used, by this side or by a connection of the peer.
+    /// Notes that a VC is used, by this side or by a connection of the peer.
     pub(crate) fn vc_used(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.own_event(io, vc, VcEvent::Use, None);
         self.flow_resumed(io, vc);
     }
 
-    /// Returns true if there is nothing to close: the VC is at rest, or a send made it active, it has
-    /// had no connection since, and all its messages were taken back. A close would be the first that
-    /// the peer hears of it, and the peer may have left.
+    /// Returns true if there is nothing to close: the VC is at rest, or it has had no connection
+    /// since a send made it active, and all its messages were taken back. The peer has not heard of
+    /// it then, and may have left.
     pub(crate) fn has_nothing_to_close(&self, core: &netmod_core::Core, vc: VcId) -> bool {
         let Some(v) = core.vc(vc) else { return true };
         let pending = || core.reqs().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
@@ -79,17 +78,18 @@ impl Ch3 {
         v.state.is_at_rest() || v.state == VcState::Active && !connected() && !pending()
     }
 
-    /// This side wants to close the VC.
+    /// Begins to close a VC.
     pub(crate) fn vc_close(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.own_event(io, vc, VcEvent::LocalClose, None);
     }
 
+    /// Handles the end of a VC's connection after its close.
     pub(super) fn vc_terminated(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.lmt_lost(io, vc);
         self.own_event(io, vc, VcEvent::Terminated, None);
     }
 
-    /// A CLOSE of the peer.
+    /// Handles a CLOSE of the peer.
     pub(super) fn recv_close(&mut self, io: &mut DevIo<'_>, vc: VcId, ack: bool) -> Result<(), PacketFault> {
         self.lifecycle(io, vc, VcEvent::RecvClose { ack }, None)
     }

@@ -1,12 +1,12 @@
-//! How a VC is made: at its first use, by a netmod that is chosen from the peer's card, or by the
-//! netmod that the peer has come by.
+//! The making of VCs: at the first use, over a netmod that is chosen from the peer's card, or over
+//! the netmod by which the peer has connected.
 
 use netmod_core::{Card, PeerName, Refusal, VcError, VcErrorKind, VcId, VcLife};
 
 use super::credit::{Flow, Terms};
 use super::{Ch3, DevIo, Route, Space, VcSide, WORLD};
 
-/// Name under which a rank's card is published: at first, or at the n-th
+/// Returns the name under which a rank's card is published: at first, or at the n-th
 /// [`ckpt_rejoin`](crate::Vci::ckpt_rejoin).
 pub(crate) fn card_key(rank: u32, rejoins: u32) -> String {
     match rejoins {
@@ -15,19 +15,19 @@ pub(crate) fn card_key(rank: u32, rejoins: u32) -> String {
     }
 }
 
-/// The rank whose card has this name.
+/// Returns the rank whose card has this name.
 pub(crate) fn rank_of_key(key: &str) -> Option<u32> {
     key.strip_prefix("netmod-card-")?.split('.').next()?.parse().ok()
 }
 
 impl Ch3 {
-    /// The VC of a rank of a group, if it has been used.
+    /// Returns the VC of a rank of a group, if it has been used.
     #[inline]
     pub(crate) fn known_vc(&self, group: u32, rank: u32) -> Option<VcId> {
         self.groups.get(group).and_then(|g| g.vcs.get(rank))
     }
 
-    /// Makes the VC of a rank by a netmod: that chosen from its card, or the one it has come by.
+    /// Makes the VC of a rank over a netmod.
     #[cold]
     pub(super) fn make_vc(
         &mut self,
@@ -52,7 +52,7 @@ impl Ch3 {
         Ok(vc)
     }
 
-    /// Makes the VC of a rank by the netmod that it has come by.
+    /// Makes the VC of a rank over the netmod by which it has connected.
     pub(super) fn make_vc_of_caller(
         &mut self,
         io: &mut DevIo<'_>,
@@ -64,7 +64,7 @@ impl Ch3 {
         self.make_vc(io, (group, rank), netmod, route, None)
     }
 
-    /// Makes the VC of a rank by the netmod that is chosen from its card.
+    /// Makes the VC of a rank over the netmod that is chosen from its card.
     pub(super) fn make_vc_by_card(
         &mut self,
         io: &mut DevIo<'_>,
@@ -78,7 +78,8 @@ impl Ch3 {
         self.make_vc(io, (group, rank), chosen.netmod, Route::of(chosen, card), Some(card))
     }
 
-    /// A peer has connected by a netmod: it gets its VC there, unless it is not wanted or its VC is at another netmod.
+    /// Gives a peer that has connected its VC over that netmod. Refuses it if it is not wanted, or
+    /// if its VC belongs to another netmod.
     #[cold]
     pub(super) fn new_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, netmod: u8) {
         let group = self.groups.find(&peer.group).filter(|_| !self.closing.finalizing);
@@ -99,7 +100,8 @@ impl Ch3 {
         }
     }
 
-    /// The error of a VC for which the two ends have chosen different netmods, with both orders and the way out.
+    /// Returns the error of a VC whose ends chose different netmods, with both orders and the way
+    /// out.
     pub(super) fn with_orders(&self, io: &DevIo<'_>, vc: VcId, error: VcError) -> VcError {
         let route = self.vcs.get(vc).map(|s| s.route.clone()).unwrap_or_default();
         let text = format!(
@@ -116,7 +118,7 @@ impl Ch3 {
         }
     }
 
-    /// The device's part of a new VC. `near`: its netmod shares memory with the peer.
+    /// Adds the device's part of a new VC. `near`: its netmod shares memory with the peer.
     pub(super) fn add_vc(
         &mut self,
         vc: VcId,
@@ -126,7 +128,7 @@ impl Ch3 {
         route: Route,
     ) {
         // Processes of other jobs may have been started with other settings.
-        let terms = if group == WORLD { self.budget.terms } else { Terms::STRANGERS };
+        let terms = if group == WORLD { self.budget.terms } else { Terms::DEFAULT };
         let most = self.budget.most_eager(terms);
         let eager_open = near && self.lmt.got_from() <= most;
         let eager_max = if eager_open { self.lmt.got_from().saturating_sub(1) } else { most } as u32;
@@ -150,7 +152,7 @@ impl Ch3 {
         }
     }
 
-    /// The threshold between eager and rendezvous on one VC.
+    /// Sets the longest eager message of a VC, in bytes.
     pub(crate) fn set_eager_max(&mut self, vc: VcId, bytes: usize) {
         if let Some(s) = self.vcs.get_mut(vc) {
             s.eager_max = bytes.min(self.budget.terms.eager_max()) as u32;
@@ -158,7 +160,7 @@ impl Ch3 {
         }
     }
 
-    /// The VC of a rank of the job, made by its card if it has none.
+    /// Returns the VC of a rank of the job; makes it by its card if it has none.
     pub(crate) fn vc_by_card(&mut self, io: &mut DevIo<'_>, rank: u32, card: &Card) -> Result<VcId, VcError> {
         match self.known_vc(WORLD, rank) {
             Some(vc) => Ok(vc),

@@ -1,12 +1,12 @@
-//! Flow control of a VC: two objects, one for each direction, that know numbers and nothing else.
+//! Flow control of a VC: one object for each direction, which only counts.
 //!
 //! [`Outgoing`] decides how a message goes: eagerly if the peer's window has room, else announced
-//! (RTS) if a slot is left, else it waits, and everything behind it. [`Incoming`] counts what a peer's
-//! messages occupy here, and when which part of it is given back.
+//! (RTS) if a slot is left, else it waits, and everything behind it. [`Incoming`] counts what a
+//! peer's messages occupy here, and when which part of it is given back.
 //!
-//! For bytes and for slots: left at the sender + in flight + held + owed = granted. What is told to the peer
-//! is the total of what was given back so far, modulo 2³², so that a notice that was lost with a
-//! cancelled message, or comes twice, does no harm.
+//! For bytes and for slots: left at the sender + in flight + held + owed = granted. A notice
+//! carries the total given back so far, modulo 2^32, so a notice that is lost with a cancelled
+//! message, or comes twice, does no harm.
 
 use std::collections::VecDeque;
 
@@ -14,23 +14,23 @@ use netmod_core::ReqId;
 
 use crate::Config;
 
-/// Bytes that an unexpected message is charged besides its payload: its place in the queue and in the
-/// queue's indices, with the slack of what grows by doubling.
+/// Charge of an unexpected message besides its payload, in bytes: its entry in the queue and the
+/// queue's indices, with the slack of tables that grow by doubling.
 pub(crate) const ENTRY: u32 = 256;
 /// The smallest window, whatever the settings.
 pub(crate) const LEAST_WINDOW: u32 = 16 << 10;
-/// So many slots a peer has in any case, unless the settings ask for fewer.
+/// Least slots of a peer, unless the settings ask for fewer.
 const LEAST_SLOTS: u32 = 64;
-/// More than any window: what a peer may claim to have given.
+/// Bound of every window, and of the totals that a peer may claim.
 const MOST: u32 = 1 << 30;
 
-/// What an eager message of so many bytes is charged.
+/// Returns the charge of an eager message, in bytes.
 #[inline]
 pub(crate) fn charge(len: u32) -> u32 {
     ENTRY.saturating_add(len)
 }
 
-/// What each process of a group grants each other one to begin with.
+/// The credit that each process of a group grants each other one at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// Bytes of eager messages.
@@ -42,11 +42,11 @@ pub(crate) struct Terms {
 impl Terms {
     /// Bytes of [`Terms::to_bytes`].
     pub(crate) const LEN: usize = 8;
-    /// Between processes that have not agreed on anything else.
-    pub(crate) const STRANGERS: Terms = Terms { window: LEAST_WINDOW, slots: LEAST_SLOTS };
+    /// Terms of processes that have not agreed on others.
+    pub(crate) const DEFAULT: Terms = Terms { window: LEAST_WINDOW, slots: LEAST_SLOTS };
 
-    /// Those of a job of `ranks`: half of `NETMOD_UNEXPECTED_MAX` is shared out among the peers, a quarter of
-    /// it for eager messages and a quarter for announced ones.
+    /// Returns the terms of a job of `ranks`. The peers share half of `NETMOD_UNEXPECTED_MAX`: a
+    /// quarter of it for eager messages and a quarter for announced ones.
     pub(crate) fn of(cfg: &Config, ranks: u32) -> Terms {
         let peers = ranks.saturating_sub(1).max(1) as usize;
         let share = u32::try_from(cfg.unexpected_max / 4 / peers).unwrap_or(MOST);
@@ -55,8 +55,8 @@ impl Terms {
         Terms { window: window.clamp(LEAST_WINDOW, MOST), slots: slots.clamp(1, MOST / ENTRY) }
     }
 
-    /// The longest eager message: two of them fit in the window, so that one can always go when the
-    /// receiver has taken everything, although it gives back no less than half a window at once.
+    /// Returns the longest eager message, in bytes. Two fit in the window, so that one can go when
+    /// the receiver has taken everything, though it returns no less than half a window at once.
     pub(crate) fn eager_max(self) -> usize {
         (self.window / 2 - ENTRY) as usize
     }
@@ -68,7 +68,7 @@ impl Terms {
         out
     }
 
-    /// `None` if these are no terms.
+    /// Parses terms; `None` if these are none.
     pub(crate) fn from_bytes(bytes: [u8; Terms::LEN]) -> Option<Terms> {
         let [a, b, c, d, e, f, g, h] = bytes;
         let terms =
@@ -92,12 +92,12 @@ impl Flow {
     }
 }
 
-/// How a message that has waited goes.
+/// The protocol of a message that has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// With its data.
+pub(crate) enum Protocol {
+    /// Its data is sent.
     Eager,
-    /// By an RTS.
+    /// An RTS is sent.
     Announced,
 }
 
@@ -105,14 +105,14 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Outgoing<T> {
     /// Bytes that may still be sent eagerly. Zero while messages wait, so that one comparison tells
-    /// both; then the true number is in `waiting`.
+    /// both; `waiting` has the number then.
     left: u32,
     /// Messages that may still be announced, likewise.
     slots: u32,
-    /// The totals that the peer told last.
+    /// Last totals of the peer.
     seen_bytes: u32,
     seen_slots: u32,
-    /// Made when a message first has to wait: on most VCs none ever has.
+    /// Made when the first message waits, which most VCs never see.
     waiting: Option<Box<Waiting<T>>>,
 }
 
@@ -121,9 +121,9 @@ pub(crate) struct Outgoing<T> {
 struct Waiting<T> {
     /// Bytes and slots left while there are any.
     kept: (u32, u32),
-    /// With what each is charged if it goes eagerly; 0 for those that do not.
+    /// The messages with their charges; 0 for those that are announced.
     queue: VecDeque<(T, u32)>,
-    /// How many of them were cancelled.
+    /// Cancelled messages in the queue.
     dead: usize,
     /// The peer was told that messages wait, and has granted no slot since.
     told: bool,
@@ -137,7 +137,7 @@ impl<T> Outgoing<T> {
         Outgoing { left: terms.window, slots: terms.slots, seen_bytes: 0, seen_slots: 0, waiting: None }
     }
 
-    /// Takes the charge of an eager message. If there is not enough, the message must be announced.
+    /// Takes the charge of an eager message. Returns false if the message must be announced.
     #[inline]
     pub(crate) fn take(&mut self, charge: u32) -> bool {
         let enough = self.left >= charge;
@@ -147,7 +147,7 @@ impl<T> Outgoing<T> {
         enough
     }
 
-    /// Takes a slot for an RTS. If there is none, the message must wait.
+    /// Takes a slot for an RTS. Returns false if the message must wait.
     #[inline]
     pub(crate) fn take_slot(&mut self) -> bool {
         let enough = self.slots > 0;
@@ -157,7 +157,7 @@ impl<T> Outgoing<T> {
         enough
     }
 
-    /// An eager message did not leave after all.
+    /// Returns the charge of an eager message that did not leave.
     pub(crate) fn refund(&mut self, charge: u32) {
         self.add(charge, 0);
     }
@@ -171,13 +171,13 @@ impl<T> Outgoing<T> {
         *s = s.saturating_add(slots).min(MOST);
     }
 
-    /// Whether a total of bytes says anything new.
+    /// Returns true if a total of bytes is news.
     #[inline]
     pub(crate) fn is_news(&self, bytes: u32) -> bool {
         bytes != self.seen_bytes
     }
 
-    /// The peer's totals. Older ones than the last are of no account.
+    /// Adds what the peer's totals grant. Older totals than the last do not count.
     pub(crate) fn granted(&mut self, bytes: u32, slots: Option<u32>) {
         let newer = |total: u32, seen: &mut u32| {
             let n = total.wrapping_sub(*seen);
@@ -197,7 +197,8 @@ impl<T> Outgoing<T> {
         self.add(more, slots);
     }
 
-    /// Puts a message behind those that wait. True if the peer should be told: it is the first since the peer has granted slots.
+    /// Queues a message. Returns true if the peer should be told: it is the first since the peer
+    /// has granted slots.
     pub(crate) fn wait(&mut self, message: T, charge: u32) -> bool {
         let new = || Box::new(Waiting { kept: (0, 0), queue: VecDeque::new(), dead: 0, told: false });
         let w = self.waiting.get_or_insert_with(new);
@@ -209,7 +210,7 @@ impl<T> Outgoing<T> {
         first && !std::mem::replace(&mut w.told, true)
     }
 
-    /// One of the messages that wait was cancelled. Of those `live` says no.
+    /// Notes that a waiting message was cancelled. `live` returns false for such messages.
     pub(crate) fn cancelled(&mut self, live: impl Fn(&T) -> bool) {
         let Some(w) = self.waiting.as_deref_mut() else { return };
         w.dead += 1;
@@ -220,17 +221,17 @@ impl<T> Outgoing<T> {
     }
 
     /// The next message that can go now, and how. Those of which `live` says no are forgotten.
-    pub(crate) fn next(&mut self, mut live: impl FnMut(&T) -> bool) -> Option<(T, Way)> {
+    pub(crate) fn next(&mut self, mut live: impl FnMut(&T) -> bool) -> Option<(T, Protocol)> {
         let w = self.waiting.as_deref_mut()?;
         let mut next = None;
         while let Some((message, charge)) = w.queue.front() {
             if live(message) {
                 let way = if *charge > 0 && *charge <= w.kept.0 {
                     w.kept.0 -= charge;
-                    Way::Eager
+                    Protocol::Eager
                 } else if w.kept.1 > 0 {
                     w.kept.1 -= 1;
-                    Way::Announced
+                    Protocol::Announced
                 } else {
                     return None;
                 };
@@ -247,7 +248,7 @@ impl<T> Outgoing<T> {
         next
     }
 
-    /// How many messages wait.
+    /// Returns the number of messages that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.as_ref().map_or(0, |w| w.queue.len())
     }
@@ -281,14 +282,14 @@ pub(crate) struct Incoming {
     announced: Option<Box<Announced>>,
 }
 
-/// What became of the peer's slots. As it is made, nothing has.
+/// The use of the peer's slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Announced {
     held: u32,
     owed: u32,
     /// Lent beyond the terms; those come back first.
     lent: u32,
-    /// Of them, those that the peer was not told of yet.
+    /// Slots of them that the peer was not told of.
     untold: u32,
     /// All slots that were given back.
     told: u32,
@@ -311,10 +312,10 @@ impl Incoming {
         self.announced.get_or_insert_default()
     }
 
-    /// Whether the peer may have sent an eager message of this charge.
+    /// Checks that the peer could send an eager message of this charge.
     ///
     /// # Errors
-    /// If it exceeds what was granted.
+    /// A message beyond the peer's credit.
     #[inline]
     pub(crate) fn admit(&self, charge: u32) -> Result<(), Overdrawn> {
         let used = self.owed.saturating_add(self.held).saturating_add(charge);
@@ -340,10 +341,10 @@ impl Incoming {
         self.pass(charge)
     }
 
-    /// Whether the peer may have announced another message.
+    /// Checks that the peer could announce another message.
     ///
     /// # Errors
-    /// If it exceeds what was granted.
+    /// A message beyond the peer's credit.
     pub(crate) fn admit_slot(&self) -> Result<(), Overdrawn> {
         let a = self.announced();
         if a.held + a.owed < self.terms.slots + a.lent { Ok(()) } else { Err(Overdrawn) }
@@ -371,7 +372,8 @@ impl Incoming {
         self.announced_mut().held += 1;
     }
 
-    /// An announced message that was held has met its receive, or was cancelled. True if a Credit is due.
+    /// Frees the slot of a held message that is received or cancelled. Returns true if a Credit is
+    /// due.
     pub(crate) fn release_slot(&mut self) -> bool {
         let a = self.announced_mut();
         debug_assert!(a.held > 0, "more slots are released than were held");
@@ -386,7 +388,7 @@ impl Incoming {
         a.untold += slots;
     }
 
-    /// Whether the peer has messages that wait for slots.
+    /// Returns true if the peer has messages that wait for slots.
     pub(crate) fn is_wanting(&self) -> bool {
         self.announced.as_ref().is_some_and(|a| a.wanting)
     }
@@ -396,8 +398,8 @@ impl Incoming {
         std::mem::replace(&mut self.announced_mut().wanting, wanting)
     }
 
-    /// Gives back all that is owed: the totals of bytes and slots for a Credit, and whether there are more
-    /// slots than the peer knew of, so that it wants none until it says so again.
+    /// Gives back all that is owed: the totals of bytes and slots for a Credit, and whether there
+    /// are more slots than the peer knew of, so that it wants none until it says so again.
     pub(crate) fn settle(&mut self) -> (u32, u32, bool) {
         let (mut slots, mut more) = (0, 0);
         if let Some(a) = &mut self.announced {
@@ -412,20 +414,21 @@ impl Incoming {
         (bytes, slots, more > 0)
     }
 
-    /// A message was taken back that may have told the peer of the bytes that were given back. Returns true if a Credit must tell it.
+    /// Notes that a message was taken back, which may have carried bytes given back. Returns true
+    /// if a Credit must carry them.
     pub(crate) fn must_say(&mut self) -> bool {
         let bytes = self.bytes;
         self.announced_mut().said != bytes
     }
 
-    /// Gives back the bytes that are owed, with a message that goes to the peer anyway: their total.
+    /// Returns the total of bytes given back, for a message that goes to the peer anyway.
     #[inline]
     pub(crate) fn settle_bytes(&mut self) -> u32 {
         self.bytes = self.bytes.wrapping_add(std::mem::take(&mut self.owed));
         self.bytes
     }
 
-    /// Whether a Credit is due.
+    /// Returns true if a Credit is due.
     pub(crate) fn is_due(&self) -> bool {
         self.owed >= self.terms.window / 2 || self.announced().owed >= self.least_slots()
     }
@@ -441,7 +444,7 @@ impl Incoming {
         (a.held, a.owed, a.lent)
     }
 
-    /// What was granted to begin with.
+    /// Returns the terms at the beginning.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
     }

@@ -1,5 +1,5 @@
-//! Both sides of a direction, explored: whatever the order of what they do, nothing is lost, the bounds hold,
-//! and everything arrives.
+//! Both sides of a direction, explored: in every order of their actions nothing is lost, the bounds
+//! hold, and everything arrives.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,12 +11,12 @@ const EAGER: [u32; 2] = [1, 3];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Msg {
     number: u8,
-    /// What it costs if it goes eagerly; 0 if it is too long for that.
+    /// Its charge if it goes eagerly; 0 if it is too long for that.
     charge: u32,
     eager: bool,
 }
 
-/// What the receiver tells.
+/// A notice of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Notice {
     bytes: u32,
@@ -42,7 +42,7 @@ struct Pair {
     loans: u32,
 }
 
-/// What can happen.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The program sends a message of this charge, 0 for a long one.
@@ -57,7 +57,7 @@ enum Step {
     Take,
     /// The receiver's program looks for a message that is not there.
     Look,
-    /// What the receiver owes goes along with a message of its own, which is lost if it is cancelled.
+    /// The receiver returns credit with a message of its own, which is lost if it is cancelled.
     Piggyback { lost: bool },
     /// The sender learns of the oldest notice.
     Learn,
@@ -207,7 +207,7 @@ impl Pair {
 
     fn drain(&mut self) {
         while let Some((mut msg, way)) = self.out.next(|m| !self.cancelled.contains(&m.number)) {
-            msg.eager = way == Way::Eager;
+            msg.eager = way == Protocol::Eager;
             self.there.push_back(msg);
         }
     }
@@ -285,7 +285,7 @@ impl Pair {
         }
     }
 
-    /// From here on the receiver takes everything: all arrives, in order, without a further look or loan.
+    /// Lets the receiver take everything: all arrives, in order, without a further loan.
     fn finish(mut self, steps: &[Step]) {
         let mut idle = 0;
         while idle < 2 {
@@ -305,7 +305,7 @@ impl Pair {
     }
 }
 
-/// What tells states apart.
+/// The identity of a state.
 fn key(p: &Pair) -> String {
     let n = |m: &Msg| (m.charge, m.eager, p.cancelled.contains(&m.number));
     let ways = (p.there.iter().map(n).collect::<Vec<_>>(), p.unexpected.iter().map(n).collect::<Vec<_>>());
@@ -425,7 +425,8 @@ fn terms_of_jobs() {
     let of = |ranks| Terms::of(&cfg, ranks);
     assert_eq!(of(1), Terms { window: 1 << 20, slots: 1024 });
     assert_eq!(of(64), Terms { window: 1 << 20, slots: 1024 });
-    // What all peers may leave here together does not grow with their number, down to the least window.
+    // What all peers may leave here together does not grow with their number, down to the least
+    // window.
     for ranks in [2, 3, 65, 100, 1000, 2000, 4000] {
         let t = of(ranks);
         let all = u64::from(ranks - 1) * u64::from(t.window + t.slots * ENTRY);

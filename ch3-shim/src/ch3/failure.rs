@@ -1,4 +1,4 @@
-//! Failed processes: who they are and why, and what that means for the requests that need them.
+//! Failed processes, and the requests that need them.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
-/// How long the connection of a rank that the process manager calls dead may still bring what it had sent.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// Time for the last messages of a rank that the process manager reports as dead.
+const LAST_MESSAGES: Duration = Duration::from_millis(200);
 
 fn reported_dead(peer: PeerName) -> VcError {
     let text = "the process manager says that its process has died; what it wrote last may tell why";
     VcError::new(VcErrorKind::Dead, Some(peer), text)
 }
 
-/// What failures mean for something that waits for a message.
+/// The consequence of failures for a wait for a message.
 #[derive(Debug)]
 pub(crate) enum Hope {
     /// It waits like others.
@@ -30,7 +30,7 @@ pub(crate) enum Hope {
 }
 
 impl Ch3 {
-    /// Why messages of a source can no longer come, if they cannot.
+    /// Returns the cause if messages of a source can no longer arrive.
     #[inline]
     pub(crate) fn source_lost(&self, pattern: &Pattern) -> Option<VcError> {
         if self.failures.is_empty() {
@@ -41,7 +41,7 @@ impl Ch3 {
         self.failures.cause(&PeerName { group, rank }).cloned()
     }
 
-    /// Whether no process of a group is left but this one, if it is a member.
+    /// Returns true if all other processes of a group have failed.
     fn is_deserted(&self, group: &Group) -> bool {
         let failed = self.failures.iter().filter(|f| f.peer.group == group.id).count();
         let others = group.size as usize - usize::from(group.id == self.groups.world.id);
@@ -55,14 +55,14 @@ impl Ch3 {
         news
     }
 
-    /// A failed process can be reached again.
-    fn pardon(&mut self, peer: &PeerName) {
+    /// Forgets the failure of a process that can be reached again.
+    fn recovered(&mut self, peer: &PeerName) {
         if self.failures.remove(peer) {
             self.set_alarm();
         }
     }
 
-    /// A group is gone, and its failures with it.
+    /// Forgets the failures of a group that is gone.
     pub(super) fn forget_failures(&mut self, group: &GroupId) {
         self.failures.remove_group(group);
         self.set_alarm();
@@ -73,8 +73,8 @@ impl Ch3 {
         self.failures.set_alarm(deserted);
     }
 
-    /// What failures mean for a request that is not finished: something only for a receive from any source
-    /// that no message has matched.
+    /// Returns the consequence of failures for a request that is not finished. Only an unmatched
+    /// receive from any source is affected.
     pub(crate) fn hope(&self, req: ReqId) -> Hope {
         match self.reqs.side.get(req) {
             Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source() == ANY_SOURCE => {
@@ -84,7 +84,7 @@ impl Ch3 {
         }
     }
 
-    /// What failures mean for a message from any source in a context.
+    /// Returns the consequence of failures for a message from any source in a context.
     pub(crate) fn hope_of_any(&self, context: u32) -> Hope {
         let Some(group) = self.groups.of_context(context) else { return Hope::Waits };
         if let Some((first, n)) = self.failures.unacknowledged(group.id) {
@@ -113,7 +113,7 @@ impl Ch3 {
         VcError::new(last.map_or(VcErrorKind::Lost, VcError::kind), None, text)
     }
 
-    /// An error with the name of the peer's host, as far as it is known.
+    /// Adds the name of the peer's host to an error, if it is known.
     #[cold]
     pub(crate) fn with_host(&self, error: VcError) -> VcError {
         let (None, Some(peer)) = (error.host(), error.peer()) else { return error };
@@ -129,13 +129,13 @@ impl Ch3 {
         }
     }
 
-    /// How often the connection of a VC was lost with messages under way.
+    /// Returns the number of times that a VC was lost with messages under way.
     pub(crate) fn losses(&self, vc: Option<VcId>) -> u32 {
         vc.and_then(|vc| self.vcs.get(vc)).map_or(0, |s| s.losses)
     }
 
-    /// Gives a message that a matched probe has held to its receive, unless what is left of it was lost
-    /// meanwhile: `losses` is what [`Ch3::losses`] said when it was matched.
+    /// Gives a message that a matched probe has held to its receive, unless the rest of it was lost
+    /// meanwhile. `losses`: the result of [`Ch3::losses`] when the probe matched.
     pub(crate) fn deliver_held(
         &mut self,
         io: &mut DevIo<'_>,
@@ -156,7 +156,7 @@ impl Ch3 {
         self.reqs.finish(io.core, req, Outcome::Failed(cause));
     }
 
-    /// The netmod reports a VC as lost.
+    /// Handles the loss of a VC, as its netmod reports it.
     pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
         let mut error = self.with_host(error);
         if error.kind() == VcErrorKind::Mismatch {
@@ -166,10 +166,11 @@ impl Ch3 {
         self.failures.spare(vc);
         let at_rest = io.core.vc(vc).is_some_and(|v| v.state == VcState::Inactive);
         if !(at_rest && self.closing.finalizing) {
-            // Who has left while all finalize, and had nothing with this process, has not failed.
+            // A peer that leaves while all finalize, and shares nothing with this process, has not
+            // failed.
             self.own_event(io, vc, VcEvent::Lost, Some(&error));
         }
-        // Both had closed, and at most the last word was lost: the VC is as good as new.
+        // Both had closed, and at most the last packet was lost: the VC can be used again.
         if io.core.vc(vc).is_some_and(|v| v.state == VcState::Inactive)
             && let Err(error) = io.netmod.vc_revive(io.core, vc, None)
         {
@@ -177,7 +178,7 @@ impl Ch3 {
         }
     }
 
-    /// Everything that depends on a VC fails, and nothing else does. What the lifecycle asks for with
+    /// Fails everything that depends on a VC, and nothing else. Carries out the lifecycle's
     /// `FAIL_REQUESTS`.
     pub(super) fn fail_requests(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { return };
@@ -187,8 +188,8 @@ impl Ch3 {
         // A VC that was closed by agreement goes on as both sides know it.
         if state.is_failed() {
             self.flow_lost(vc);
-            // Behind the last barrier a peer may have nothing to close, if it has not heard yet of the
-            // connection that it accepts.
+            // Behind the last barrier a peer may have nothing to close, if it has not heard yet of
+            // the connection that it accepts.
             let pending = || io.core.reqs().any(|(_, r)| r.vc == Some(vc) && !r.is_finished());
             if !self.closing.finalizing || error.kind() != VcErrorKind::Closed || pending() {
                 self.process_failed(io, peer, error);
@@ -220,7 +221,8 @@ impl Ch3 {
         }
     }
 
-    /// A process has failed, whether it has a VC or not: receives that only it could serve end.
+    /// Notes that a process has failed, with a VC or without one. Receives that only it could serve
+    /// end.
     pub(super) fn process_failed(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
         if self.failures.note(peer, error.clone()) {
             tracing::info!(%error, by = error.kind().found_by(), "process failed");
@@ -234,7 +236,7 @@ impl Ch3 {
         }
     }
 
-    /// What the process manager says of failed ranks; those that are news have failed, as if their connection
+    /// Handles the process manager's report of failed ranks. New ones fail as if their connection
     /// had been lost.
     pub(crate) fn told_of_failed(&mut self, io: &mut DevIo<'_>, ranks: &[u32]) {
         for &rank in ranks {
@@ -243,17 +245,17 @@ impl Ch3 {
                 continue;
             }
             match world.vcs.get(rank) {
-                // What it had sent before its death may still be on its way, and its end behind that.
-                Some(vc) => self.failures.doom(io.now + LAST_WORDS, vc),
+                // Its last messages may still be on their way, with its end behind them.
+                Some(vc) => self.failures.doom(io.now + LAST_MESSAGES, vc),
                 None => {
                     let peer = PeerName { group: world.id, rank };
-                    self.mourn(io, peer, io.now + LAST_WORDS);
+                    self.report_death_by(io, peer, io.now + LAST_MESSAGES);
                 }
             }
         }
     }
 
-    /// A rank without a VC has died, as the process manager says.
+    /// Notes the death of a rank without a VC, as the process manager reports it.
     pub(super) fn died_alone(&mut self, io: &mut DevIo<'_>, peer: PeerName, host: Option<String>) {
         let error = reported_dead(peer);
         let error = match host {
@@ -261,21 +263,21 @@ impl Ch3 {
             None => error,
         };
         match self.known_vc(super::WORLD, peer.rank) {
-            // It has connected meanwhile, or had.
-            Some(vc) => self.failures.doom(io.now + LAST_WORDS, vc),
+            // It has connected.
+            Some(vc) => self.failures.doom(io.now + LAST_MESSAGES, vc),
             None => self.process_failed(io, peer, &error),
         }
     }
 
-    /// When something is to be given up, if anything is.
-    pub(crate) fn burial(&self) -> Option<Time> {
+    /// Returns the time at which the next dead rank is given up.
+    pub(crate) fn next_give_up(&self) -> Option<Time> {
         self.failures.deadline().into_iter().chain(self.lookups.deadline()).min()
     }
 
     /// Gives up the VCs of dead ranks whose time has come.
-    pub(crate) fn bury(&mut self, io: &mut DevIo<'_>) {
+    pub(crate) fn give_up_due(&mut self, io: &mut DevIo<'_>) {
         let now = io.now;
-        self.mourn_due(io);
+        self.report_due_deaths(io);
         for vc in self.failures.take_due(now) {
             let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { continue };
             if !state.is_failed() {
@@ -284,7 +286,7 @@ impl Ch3 {
         }
     }
 
-    /// The netmod reports a connection, which may be the peer's doing.
+    /// Handles a connection, which the peer may have made.
     pub(super) fn connected(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         let Some((peer, state)) = io.core.vc(vc).map(|v| (v.peer, v.state)) else { return };
         self.failures.spare(vc);
@@ -295,8 +297,8 @@ impl Ch3 {
             }
             self.revive(io, vc);
         } else {
-            // One that the process manager had called dead before it had a VC here.
-            self.pardon(&peer);
+            // The process manager may have reported its death before it had a VC here.
+            self.recovered(&peer);
         }
         if let Some(s) = self.vcs.get_mut(vc) {
             s.connects_before = super::VcSide::CONNECTED;
@@ -307,28 +309,28 @@ impl Ch3 {
         }
     }
 
-    /// A failed VC is to be used again: its failure is forgotten, and nothing of the lost connection is left.
+    /// Prepares a failed VC for further use, and forgets its failure.
     fn revive(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         let Some(peer) = io.core.vc(vc).map(|v| v.peer) else { return };
         self.own_event(io, vc, VcEvent::Revive, None);
-        self.pardon(&peer);
+        self.recovered(&peer);
     }
 
-    /// Returns true if a failed process has a VC, so that its card is needed before it can be used again. Without
-    /// one there is nothing to be reset: its failure is forgotten, and the next use makes a VC.
+    /// Returns true if a failed process has a VC; its card is needed before it can be used again.
+    /// Otherwise forgets its failure, and the next use makes a VC.
     pub(crate) fn must_revive(&mut self, rank: u32) -> bool {
         let peer = PeerName { group: self.groups.world.id, rank };
         if self.failures.cause(&peer).is_none() {
             return false;
         }
         if self.groups.world.vcs.get(rank).is_none() {
-            self.pardon(&peer);
+            self.recovered(&peer);
             return false;
         }
         true
     }
 
-    /// This side wants to use a failed process again, perhaps in a new incarnation, which has this card.
+    /// Reconnects to a failed process, perhaps a new incarnation, which has this card.
     pub(crate) fn reconnect(&mut self, io: &mut DevIo<'_>, rank: u32, card: &Card) -> Result<(), VcError> {
         let Some(vc) = self.groups.world.vcs.get(rank).filter(|_| self.must_revive(rank)) else {
             return Ok(());

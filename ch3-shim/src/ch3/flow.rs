@@ -1,18 +1,18 @@
-//! Flow control, carried out: sends for which the peer has no room, and what is given back to peers.
+//! Flow control, carried out: sends that wait for room, and credit that is returned to peers.
 //!
-//! The numbers are `credit`'s. All of this is off the path of a message that finds room.
+//! `credit` counts. All of this is off the path of a message that finds room.
 
 use netmod_core::lifecycle::VcState;
 use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 
-use super::credit::{self, ENTRY, Flow, Incoming, Outgoing, Way};
+use super::credit::{self, ENTRY, Flow, Incoming, Outgoing, Protocol};
 use super::lent::send_with;
 use super::{Body, Ch3, DevIo, MpiReq, Role, Unexpected};
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
-/// What flow control knows of a peer. Bytes are those of eager messages, each with a fixed charge for its
-/// entry; slots are messages announced (RTS) and not yet matched.
+/// The state of flow control with a peer. Bytes are those of eager messages, each with a fixed
+/// charge for its entry; slots are messages announced (RTS) and not yet matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
     /// Bytes that each side may have sent before any is taken.
@@ -25,32 +25,32 @@ pub struct FlowReport {
     pub slots_left: u32,
     /// Sends that wait because there are no slots left.
     pub waiting_sends: usize,
-    /// Bytes of the peer's messages that wait here for their receives.
+    /// Bytes of the peer's messages that wait for their receives here.
     pub held: u64,
-    /// Messages that the peer has announced and that wait here for their receives.
+    /// Messages that the peer has announced and that wait for their receives here.
     pub held_slots: u32,
-    /// Bytes taken that were not given back yet.
+    /// Bytes taken and not returned.
     pub owed: u64,
-    /// Announced messages taken that were not given back yet.
+    /// Announced messages taken whose slots were not returned.
     pub owed_slots: u32,
-    /// Slots that the peer was lent beyond its own, because this side waits for a message behind them.
+    /// Slots lent to the peer, since this side waits for a message behind them.
     pub lent_slots: u32,
 }
 
-/// Whether packets can be sent on a VC that is not at its end.
+/// Returns true if packets can be sent on a VC in this state.
 pub(super) fn is_open(state: VcState) -> bool {
     matches!(state, VcState::Active | VcState::LocalClose | VcState::RemoteClose)
 }
 
 impl Ch3 {
-    /// Whether the peer has room for an eager message, which is then taken.
+    /// Takes room for an eager message at the peer. Returns false if there is none.
     #[inline]
     pub(super) fn take_credit(&mut self, vc: VcId, charge: u32) -> bool {
         self.vcs.get_mut(vc).is_some_and(|s| s.flow.out.take(charge))
     }
 
-    /// Sends a message that is too long to go eagerly, or for which the peer's window has no room (`eager`):
-    /// announces it, or lets it wait.
+    /// Announces a message that is too long to go eagerly, or has no room in the peer's window
+    /// (`eager`). Queues it if no slot is left.
     #[cold]
     #[inline(never)]
     pub(super) fn send_announced(
@@ -75,11 +75,12 @@ impl Ch3 {
         req
     }
 
-    /// The peer has no slot left: the message waits here.
+    /// Queues a message for which the peer has no slot left.
     #[cold]
     fn hold_back(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, mode: Mode, eager: bool) {
         self.stats.sends_waited += 1;
-        // Whatever its length, it goes with its own request if it goes eagerly: not within a header.
+        // An eager message that has waited uses its own request, never a header, whatever its
+        // length.
         let len = io.core.req(req).map_or(0, |r| r.seg.total());
         let charge = if eager { credit::charge(len as u32) } else { 0 };
         if let Some(m) = self.reqs.side.get_mut(req) {
@@ -101,7 +102,7 @@ impl Ch3 {
         self.lmt_initiate(io, vc, req, total, sync);
     }
 
-    /// Sends what has waited, as far as there is room now.
+    /// Sends what has waited, as far as there is room.
     #[cold]
     pub(super) fn send_waiting(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         if !io.core.vc(vc).is_some_and(|v| is_open(v.state)) {
@@ -109,12 +110,12 @@ impl Ch3 {
         }
         while let Some(s) = self.vcs.get_mut(vc) {
             let next = s.flow.out.next(|req| !io.core.is_finished(*req));
-            let Some((req, way)) = next else { return s.trace() };
+            let Some((req, protocol)) = next else { return s.trace() };
             let Some(MpiReq { role: Role::Waiting { mode }, .. }) = self.reqs.side.get(req) else { continue };
             let mode = *mode;
-            match way {
-                Way::Eager => self.send_late(io, vc, req, mode),
-                Way::Announced => self.announce(io, vc, req, mode == Mode::Sync),
+            match protocol {
+                Protocol::Eager => self.send_late(io, vc, req, mode),
+                Protocol::Announced => self.announce(io, vc, req, mode == Mode::Sync),
             }
         }
     }
@@ -141,7 +142,8 @@ impl Ch3 {
         }
     }
 
-    /// An eager message was cancelled before any of it had left. Its header may have carried credits.
+    /// Returns the charge of an eager message that was cancelled before it left. Its header may
+    /// have carried credits.
     #[cold]
     pub(super) fn refund(&mut self, io: &mut DevIo<'_>, vc: VcId, charge: u32) {
         if let Some(s) = self.vcs.get_mut(vc) {
@@ -154,7 +156,7 @@ impl Ch3 {
         }
     }
 
-    /// Sends a Credit: all that is owed is given back.
+    /// Sends a Credit, which returns all that is owed.
     #[cold]
     fn tell(&mut self, io: &mut DevIo<'_>, vc: VcId, want: bool) {
         let open = io.core.vc(vc).is_some_and(|v| is_open(v.state));
@@ -174,14 +176,14 @@ impl Ch3 {
         }
     }
 
-    /// Half of what the peer was granted is owed to it.
+    /// Returns credit to the peer, since half of its terms is owed.
     #[cold]
     #[inline(never)]
     pub(super) fn credit_due(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         self.tell(io, vc, false);
     }
 
-    /// The VC is used, perhaps again: what could not be told before is told now.
+    /// Sends the Credit that a VC could not send before it was used.
     pub(super) fn flow_resumed(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         let Some(s) = self.vcs.get(vc) else { return };
         let waits = s.flow.out.waiting() > 0;
@@ -190,7 +192,7 @@ impl Ch3 {
         }
     }
 
-    /// A Credit of the peer.
+    /// Handles a Credit of the peer.
     pub(super) fn recv_credit(&mut self, io: &mut DevIo<'_>, vc: VcId, want: bool, bytes: u32, slots: u32) {
         self.stats.credits_received += 1;
         let Some(s) = self.vcs.get_mut(vc) else { return };
@@ -216,7 +218,7 @@ impl Ch3 {
         }
     }
 
-    /// Credits that came with an eager message.
+    /// Handles the credit that came with an eager message.
     #[inline]
     pub(super) fn credit_came(&mut self, io: &mut DevIo<'_>, vc: VcId, bytes: u32) {
         let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.out.is_news(bytes)) else { return };
@@ -226,7 +228,7 @@ impl Ch3 {
         }
     }
 
-    /// Whether a posted receive may be for a message of this VC.
+    /// Returns true if a posted receive may match a message of this VC.
     fn is_awaited(&self, vc: VcId) -> bool {
         let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return false };
         self.queues
@@ -234,8 +236,8 @@ impl Ch3 {
             .any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
     }
 
-    /// This process looks for a message that is not here. It may be behind others for which its sender has
-    /// no slots.
+    /// Lends slots to the senders that a pattern fits, since the message that it looks for may wait
+    /// behind others there.
     #[cold]
     #[inline(never)]
     pub(crate) fn relieve_for(&mut self, io: &mut DevIo<'_>, pattern: &Pattern) {
@@ -249,9 +251,9 @@ impl Ch3 {
         }
     }
 
-    /// Gives a peer that waits for slots those that are owed to it, or else lends it some.
+    /// Returns the slots that are owed to a peer that waits for some, or lends it some.
     fn relieve(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        // The peer may have closed meanwhile; its messages wait all the same.
+        // The peer may have closed; its messages wait all the same.
         let open = io.core.vc(vc).is_some_and(|v| is_open(v.state));
         if self.closing.finalizing || !(open || self.use_vc(io, vc).is_ok()) {
             return;
@@ -275,7 +277,7 @@ impl Ch3 {
         self.tell(io, vc, false);
     }
 
-    /// Accounts for a message that is kept for a receive to come.
+    /// Charges a message that is kept for a later receive.
     pub(super) fn charge_kept(&mut self, msg: &Unexpected) {
         if let Some(s) = msg.vc.and_then(|vc| self.vcs.get_mut(vc)) {
             match msg.body {
@@ -291,7 +293,7 @@ impl Ch3 {
         stats.unexpected_memory_high = stats.unexpected_memory_high.max(stats.unexpected_memory);
     }
 
-    /// A message that was kept is no more: what it was charged is owed to its sender.
+    /// Ends the charge of a kept message; it is owed to the sender.
     pub(super) fn discharge(&mut self, io: &mut DevIo<'_>, msg: &Unexpected) {
         self.stats.unexpected_bytes -= msg.held();
         self.stats.unexpected_memory -= u64::from(ENTRY) + msg.held();
@@ -313,7 +315,7 @@ impl Ch3 {
         }
     }
 
-    /// The slot of an announced message is free again; whether it was `held` here for a while.
+    /// Frees the slot of an announced message. `held`: it was kept here.
     pub(super) fn slot_free(&mut self, io: &mut DevIo<'_>, vc: VcId, epoch: u32, held: bool) {
         let Some(s) = self.vcs.get_mut(vc).filter(|s| s.flow.inc.epoch == epoch) else { return };
         let inc = &mut s.flow.inc;
@@ -325,7 +327,7 @@ impl Ch3 {
         }
     }
 
-    /// A message that the peer had no right to send.
+    /// Returns the fault of a message beyond the peer's credit.
     #[cold]
     pub(super) fn overdrawn(&self, vc: VcId, what: &str) -> PacketFault {
         let r = self.flow_report(vc);
@@ -340,12 +342,12 @@ impl Ch3 {
         }
     }
 
-    /// The VC has failed: both sides start anew, should they meet again.
+    /// Resets flow control of a VC that has failed; both sides begin anew.
     pub(super) fn flow_lost(&mut self, vc: VcId) {
         let Some(s) = self.vcs.get_mut(vc) else { return };
         self.budget.repaid(s.flow.inc.slots().2);
         let epoch = s.flow.inc.epoch.wrapping_add(1);
-        // Nothing waits any more: its end has to be told.
+        // The log tells that nothing waits any more.
         s.flow.out = Outgoing::new(s.flow.inc.terms());
         s.trace();
         s.flow.inc = Incoming::new(s.flow.inc.terms());
@@ -353,7 +355,7 @@ impl Ch3 {
         self.budget.remove_wanting(vc);
     }
 
-    /// Flow control of a VC, for people.
+    /// Returns the state of flow control of a VC, for human readers.
     pub(crate) fn flow_report(&self, vc: VcId) -> FlowReport {
         let Some(Flow { out, inc }) = self.vcs.get(vc).map(|s| &s.flow) else {
             return FlowReport::default();

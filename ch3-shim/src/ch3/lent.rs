@@ -6,9 +6,9 @@ use super::DevIo;
 
 /// The memory of a message: a segment, or a run, which the common path keeps in registers.
 pub(crate) trait Lent: Into<Segment> {
-    /// Bytes of the message.
+    /// Returns the length of the message, in bytes.
     fn len(&self) -> usize;
-    /// All of it, if it lies in one piece.
+    /// Returns all of it, if it lies in one piece.
     fn contig(&self) -> Option<SendBuf>;
 }
 
@@ -34,7 +34,7 @@ impl Lent for Run {
     }
 }
 
-/// Sends a message with the request that its data belongs to, by the hook for data in one piece or in several.
+/// Sends a message with the request of its data, which may lie in one piece or in several.
 pub(super) fn send_with(io: &mut DevIo<'_>, vc: VcId, req: ReqId, hdr: &Header) -> Result<Sent, VcError> {
     match io.core.req(req).and_then(|r| r.seg.send_buf()) {
         Some(data) => io.netmod.i_send_contig(io.core, vc, req, hdr, data),

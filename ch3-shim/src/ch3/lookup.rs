@@ -1,5 +1,5 @@
-//! Business cards of the job's processes: the process manager is asked when one is needed, and nobody waits for the
-//! answer but what needs the card.
+//! Business cards of the job's processes. The process manager is asked when one is needed; only
+//! what needs the card waits for the answer.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::bootstrap::Asked;
 use crate::pkt::Mode;
 use crate::tagmatch::Envelope;
 
-/// What waits for a card.
+/// The operations that wait for a card.
 #[derive(Debug, Default)]
 struct Waiting {
     /// Sends to a process that has no VC yet, in their order.
     sends: Vec<ReqId>,
     /// The VC whose netmod has asked for it.
     netmod: Option<VcId>,
-    /// The process has died without a VC: its failure is told with the name of its host, or without it from this
-    /// time on.
-    obituary: Option<Time>,
-    /// A VC is to be made with it, though nothing is sent.
+    /// The process has died without a VC. Its failure is reported with the name of its host, or
+    /// without it at this time.
+    death_report: Option<Time>,
+    /// A VC is to be made with the card, though nothing is sent.
     vc: bool,
-    /// A call of the program takes it from `Lookups::kept`.
+    /// A call of the program takes the card from `Lookups::kept`.
     call: bool,
 }
 
@@ -36,9 +36,9 @@ struct Waiting {
 pub(crate) struct Lookups {
     /// This process's card.
     pub(crate) own_card: Box<[u8]>,
-    /// By rank of the job.
+    /// Waiting operations by rank of the job.
     asked: BTreeMap<u32, Waiting>,
-    /// Questions whose answers are still to come, of all kinds.
+    /// Questions of all kinds that are not answered.
     pub(crate) open: u32,
     /// The card that a call of the program waits for.
     kept: Option<(u32, Result<Card, VcError>)>,
@@ -54,13 +54,13 @@ impl Lookups {
         Lookups { own_card, ..Lookups::default() }
     }
 
-    /// When the death of a process is told although its card has not come, if that is so.
+    /// Returns the time at which the next death is reported although its card has not arrived.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.asked.values().filter_map(|w| w.obituary).min()
+        self.asked.values().filter_map(|w| w.death_report).min()
     }
 }
 
-/// A card, if it is here.
+/// A card, or the fact that it must be waited for.
 pub(crate) enum Found {
     Now(Card),
     Later,
@@ -74,7 +74,7 @@ fn parse(peer: PeerName, bytes: &[u8]) -> Result<Card, VcError> {
     Card::parse(bytes).map_err(|e| card_error(peer, format!("its business card is broken: {e}")))
 }
 
-/// The card in an answer of the process manager.
+/// Returns the card in an answer of the process manager.
 fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, String>) -> Result<Card, VcError> {
     let bytes = answer
         .map_err(|e| card_error(peer, format!("its business card could not be fetched: {e}")))?
@@ -88,8 +88,8 @@ fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, String>) -> Result<Ca
 }
 
 impl Ch3 {
-    /// The business card of a process: those of a group that was met have come with it, the job's are with the
-    /// process manager, which is asked unless it has been.
+    /// Returns the business card of a process. A remote group has brought its cards along; the
+    /// job's are with the process manager, which is asked once.
     pub(super) fn find_card(&mut self, peer: PeerName) -> Result<Found, VcError> {
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
         match group.map(|g| &g.cards) {
@@ -120,7 +120,7 @@ impl Ch3 {
         }
     }
 
-    /// The VC of a rank at its first use, or nothing if that has to wait for its card.
+    /// Makes the VC of a rank at its first use; `None` if its card must be waited for.
     #[cold]
     pub(super) fn begin_vc(
         &mut self,
@@ -141,7 +141,8 @@ impl Ch3 {
         }
     }
 
-    /// The VC of a rank for who wants to watch it; nothing if that has to wait for its card, or cannot be.
+    /// Returns the VC of a rank that is to be watched; `None` if its card must be waited for, or if
+    /// it has none.
     pub(crate) fn vc_to_watch(&mut self, io: &mut DevIo<'_>, group: u32, rank: u32) -> Option<VcId> {
         if let Some(vc) = self.known_vc(group, rank) {
             return Some(vc);
@@ -159,14 +160,15 @@ impl Ch3 {
         }
     }
 
-    /// No netmod reaches a process, which both ends find alike: whatever else needs it would wait for ever.
+    /// Declares a process failed that no netmod reaches, since whatever needs it would wait for
+    /// ever.
     fn unreachable(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
         if self.failures.cause(&peer).is_none() {
             self.process_failed(io, peer, error);
         }
     }
 
-    /// A send to a rank whose card has been asked for: it waits for that.
+    /// Queues a send to a rank whose card has been asked for.
     #[cold]
     pub(super) fn send_later(
         &mut self,
@@ -182,7 +184,7 @@ impl Ch3 {
         req
     }
 
-    /// The card is wanted by the netmod of a VC.
+    /// Gets the card that the netmod of a VC needs.
     pub(super) fn card_for_netmod(&mut self, io: &mut DevIo<'_>, vc: VcId) {
         let Some(peer) = io.core.vc(vc).map(|v| v.peer) else { return };
         match self.find_card(peer) {
@@ -192,8 +194,8 @@ impl Ch3 {
         }
     }
 
-    /// A rank of the job has connected by itself: what has waited for its card goes, and its host is asked for,
-    /// which a failure would name.
+    /// Handles a rank of the job that has connected by itself. Sends that waited for its card go
+    /// out. Its card is asked for, since a failure names its host.
     pub(super) fn peer_came(&mut self, io: &mut DevIo<'_>, vc: VcId, peer: PeerName) {
         if peer.group != self.groups.world.id {
             return;
@@ -207,7 +209,7 @@ impl Ch3 {
         }
     }
 
-    /// Explains by its card the netmod that a peer has connected by, and names the peer's host.
+    /// Explains by a peer's card the netmod by which it has connected, and names its host.
     fn explain(&mut self, io: &mut DevIo<'_>, vc: VcId, peer: PeerName, card: &Card) {
         if self.vcs.get(vc).is_none_or(|s| s.route.host.is_some()) {
             return;
@@ -226,25 +228,26 @@ impl Ch3 {
         s.route = self.routes.shared(route);
     }
 
-    /// A rank of the job without a VC has died.
-    pub(super) fn mourn(&mut self, io: &mut DevIo<'_>, peer: PeerName, until: Time) {
+    /// Reports the death of a rank without a VC, with its host's name if that arrives until
+    /// `until`.
+    pub(super) fn report_death_by(&mut self, io: &mut DevIo<'_>, peer: PeerName, until: Time) {
         match self.find_card(peer) {
             Ok(Found::Later) => {
-                self.lookups.asked.entry(peer.rank).or_default().obituary = Some(until);
+                self.lookups.asked.entry(peer.rank).or_default().death_report = Some(until);
             }
             Ok(Found::Now(card)) => self.died_alone(io, peer, host_of(&card)),
             Err(_) => self.died_alone(io, peer, None),
         }
     }
 
-    /// Tells of the deaths whose time has come.
-    pub(super) fn mourn_due(&mut self, io: &mut DevIo<'_>) {
+    /// Reports the deaths that are due.
+    pub(super) fn report_due_deaths(&mut self, io: &mut DevIo<'_>) {
         let now = io.now;
         let due = self.lookups.asked.iter_mut();
         let due: Vec<u32> = due
-            .filter(|(_, w)| w.obituary.is_some_and(|at| at <= now))
+            .filter(|(_, w)| w.death_report.is_some_and(|at| at <= now))
             .map(|(rank, w)| {
-                w.obituary = None;
+                w.death_report = None;
                 *rank
             })
             .collect();
@@ -254,7 +257,7 @@ impl Ch3 {
         }
     }
 
-    /// Fails what waits for the card of a process that has failed.
+    /// Fails the sends that wait for the card of a failed process.
     pub(super) fn fail_waiting(&mut self, io: &mut DevIo<'_>, peer: PeerName, error: &VcError) {
         if peer.group != self.groups.world.id {
             return;
@@ -271,7 +274,7 @@ impl Ch3 {
         }
     }
 
-    /// Sends on a new VC what has waited for it, in its order.
+    /// Sends what has waited for a VC, in order.
     fn send_by(&mut self, io: &mut DevIo<'_>, vc: VcId, sends: Vec<ReqId>) {
         if sends.is_empty() {
             return;
@@ -305,7 +308,7 @@ impl Ch3 {
         if let Some(vc) = waiting.netmod {
             io.netmod.set_card(io.core, vc, card.as_ref().map_err(VcError::clone));
         }
-        if waiting.obituary.is_some() {
+        if waiting.death_report.is_some() {
             self.died_alone(io, peer, card.as_ref().ok().and_then(host_of));
         }
         match (self.groups.world.vcs.get(rank), &card) {
@@ -361,7 +364,7 @@ impl Ch3 {
         self.lookups.back.clear();
     }
 
-    /// The process manager answers no more: nothing that waits for a card gets one.
+    /// Fails what waits for a card, since the process manager answers no more.
     pub(crate) fn no_more_cards(&mut self, io: &mut DevIo<'_>, why: &str) {
         self.lookups.open = 0;
         let ranks: Vec<u32> = self.lookups.asked.keys().copied().collect();
@@ -380,7 +383,7 @@ impl Ch3 {
         Ok(found)
     }
 
-    /// The card that [`Ch3::card_for_call`] asked for.
+    /// Takes the card that [`Ch3::card_for_call`] asked for.
     pub(crate) fn take_card(&mut self, rank: u32) -> Option<Result<Card, VcError>> {
         self.lookups.kept.take_if(|(of, _)| *of == rank).map(|(_, card)| card)
     }

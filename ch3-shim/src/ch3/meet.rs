@@ -1,4 +1,4 @@
-//! Groups of other jobs: ports at which they arrive, meeting them, parting from them.
+//! Groups of other jobs: the ports at which they arrive, and how they are joined and left.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,16 +11,16 @@ use netmod_core::{
 use super::group::Cards;
 use super::{Body, Ch3, DevIo, Route};
 
-/// Guests that may wait at a port; more are refused, and try again.
-pub(crate) const MAX_GUESTS: usize = 64;
-/// The rank of the one process of a group that is met at a port.
+/// Most groups that wait at a port; others are refused, and try again.
+pub(crate) const MAX_WAITING: usize = 64;
+/// The rank of the one process of a group that arrives at a port.
 pub(crate) const ROOT: u32 = 0;
 
 /// A port of this process.
 #[derive(Debug)]
 pub(crate) struct OpenPort {
     key: [u8; 32],
-    /// The groups, of one process each, that have come and were not served yet, in order.
+    /// The groups of one process each that have arrived and were not served, in order.
     pub guests: VecDeque<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Ch3 {
         Ok(())
     }
 
-    /// Closes a port, and sends those who wait at it away. Whether it was open.
+    /// Closes a port, and disconnects the groups that wait at it. Returns true if it was open.
     pub(crate) fn close_port(&mut self, io: &mut DevIo<'_>, tag: u64) -> bool {
         io.netmod.close_port(tag);
         let Some(port) = self.ports.remove(&tag) else { return false };
@@ -57,11 +57,12 @@ impl Ch3 {
         }
     }
 
-    /// A process that knows the key of a port has come to it: it waits, connected, until it is served.
+    /// Queues a process that has arrived at a port with its key. It stays connected until it is
+    /// served.
     #[cold]
     pub(super) fn port_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, tag: u64, netmod: u8) {
         self.forget_lost_guests(io, tag);
-        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_GUESTS && !self.closing.finalizing);
+        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_WAITING && !self.closing.finalizing);
         let Some(key) = room.map(|p| p.key) else {
             return io.netmod.refuse_peer(peer, Refusal::NotWanted);
         };
@@ -84,7 +85,7 @@ impl Ch3 {
         }
     }
 
-    /// Forgets the guests of a port who have gone without having been served.
+    /// Forgets the groups that have left a port without being served.
     pub(crate) fn forget_lost_guests(&mut self, io: &mut DevIo<'_>, tag: u64) {
         let Some(port) = self.ports.get(&tag) else { return };
         let gone = |n: &u32| {
@@ -101,7 +102,7 @@ impl Ch3 {
         }
     }
 
-    /// Adds a group of another job, with which messages can be exchanged from now on; its number here.
+    /// Adds a group of another job. Returns its number here.
     pub(crate) fn meet(
         &mut self,
         io: &mut DevIo<'_>,
@@ -109,7 +110,7 @@ impl Ch3 {
         cards: Cards,
     ) -> Result<u32, DeviceError> {
         if self.groups.find(&met.id).is_some() {
-            return Err(DeviceError::new("device", "the group is known already; was it met twice?"));
+            return Err(DeviceError::new("device", "the group is known already; was it joined twice?"));
         }
         io.netmod.join_group(met)?;
         let number = self.groups.meet(met.id, met.me, met.size, cards);
@@ -119,7 +120,7 @@ impl Ch3 {
         })
     }
 
-    /// Connects to the process that waits at a port, whose group was met.
+    /// Connects to the process at a port, whose group was added.
     pub(crate) fn connect_to_root(
         &mut self,
         io: &mut DevIo<'_>,
@@ -142,8 +143,8 @@ impl Ch3 {
         Ok(vc)
     }
 
-    /// Forgets a group that was met: its VCs, whatever their state, its cards, contexts and key. Receives
-    /// that still wait for one of its messages fail; its messages that nobody has received go.
+    /// Removes a remote group with its VCs, cards, contexts and key. Receives that wait for its
+    /// messages fail; its messages that nobody has received are dropped.
     pub(crate) fn part(&mut self, io: &mut DevIo<'_>, number: u32) {
         let Some(group) = self.groups.part(number) else { return };
         let error = VcError::new(VcErrorKind::Closed, None, "its group was disconnected");
@@ -163,7 +164,7 @@ impl Ch3 {
         }
     }
 
-    /// Ends a VC for good, with everything that depends on it.
+    /// Destroys a VC, with everything that depends on it.
     fn destroy_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         io.netmod.vc_destroy(io.core, vc);
         self.flow_lost(vc);
@@ -179,7 +180,7 @@ impl Ch3 {
         self.vcs.remove(vc);
     }
 
-    /// Ends all VCs for good, when the netmods have nothing left but their memory of them.
+    /// Destroys all VCs, whose connections have ended.
     pub(crate) fn destroy_vcs(&mut self, io: &mut DevIo<'_>) {
         let error = VcError::new(VcErrorKind::Closed, None, "the device has been finalized");
         let all: Vec<VcId> = io.core.vcs().map(|(vc, _)| vc).collect();

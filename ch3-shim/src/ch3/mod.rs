@@ -1,11 +1,11 @@
 //! CH3: the upper side of the engine, which sends and handles packets.
 //!
 //! State: `req` and `reqs` (requests), `vc` (the device's part of a VC), `queues` and `unexpected`
-//! (matching), `credit` and `budget` (flow control), `failures`, `group`, `routes`, `pool` (memory of
-//! unexpected messages).
+//! (matching), `credit` and `budget` (flow control), `failures`, `group`, `routes`, `pool` (memory
+//! of unexpected messages).
 //!
-//! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`, `lookup`,
-//! `close`, `failure` (VCs from first use to last), `meet` (groups of other jobs).
+//! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`,
+//! `lookup`, `close`, `failure` (VCs from first use to last), `meet` (groups of other jobs).
 
 mod budget;
 mod cancel;
@@ -68,38 +68,38 @@ pub(crate) type DevIo<'a> = Io<'a, NetSet>;
 /// Counts of the device, always on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// Messages that had arrived before their receive was posted.
+    /// Messages that arrived before their receive was posted.
     pub unexpected: u64,
-    /// Most messages that were waiting for a receive at once.
+    /// Most messages that waited for a receive at once.
     pub unexpected_high: u64,
     /// Bytes of unexpected messages held now.
     pub unexpected_bytes: u64,
-    /// What unexpected messages are charged now, in bytes: those that are held, and 256 for each message.
+    /// Charge of unexpected messages now, in bytes: those that are held, and 256 for each message.
     pub unexpected_memory: u64,
-    /// The most that it has been.
+    /// Highest charge of unexpected messages, in bytes.
     pub unexpected_memory_high: u64,
     /// Short messages that were sent by rendezvous because the peer's window had no room.
     pub eager_declined: u64,
     /// Sends that had to wait before they could even be announced.
     pub sends_waited: u64,
-    /// Packets sent that do nothing but give room back, or ask for it.
+    /// Packets sent that only return room or ask for it.
     pub credits_sent: u64,
-    /// Such packets received.
+    /// Packets received that only return room or ask for it.
     pub credits_received: u64,
-    /// Announcements beyond their due that peers were allowed, because this process waited for a message
-    /// behind them.
+    /// Announcements that peers were allowed beyond their terms, since this process waited for a
+    /// message behind them.
     pub slots_lent: u64,
-    /// Ready sends that found no receive; they were delivered as ordinary ones.
+    /// Ready sends that found no receive, and were delivered as standard ones.
     pub ready_unmatched: u64,
     /// Messages longer than their receive's buffer.
     pub truncated: u64,
     /// Messages, sent and received, that were copied through memory shared with the peer.
     pub through_rings: u64,
-    /// Messages, sent and received, of which this process has put or got a part.
+    /// Messages, sent and received, of which this process put or got a part.
     pub one_sided: u64,
     /// Windows of large messages, beyond the first of each, that were registered for the peer.
     pub rekeys: u64,
-    /// Of them, those that were registered while another window of the same message was.
+    /// Windows of `rekeys` that were registered while another of the same message was.
     pub rekeys_ahead: u64,
 }
 
@@ -131,7 +131,7 @@ impl std::fmt::Debug for Ch3 {
 }
 
 impl Ch3 {
-    /// Sends a packet without data and without anybody who waits for it.
+    /// Sends a packet without data, for which nobody waits.
     #[inline]
     pub(crate) fn send_control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) {
         match io.netmod.i_start_contig_msg(io.core, vc, &pkt.emit(), SendBuf::EMPTY) {
@@ -142,8 +142,8 @@ impl Ch3 {
         }
     }
 
-    /// A packet without data. Out of line: what is rare keeps away from what is hot, because each system
-    /// call leaves little of this code in the instruction cache.
+    /// Handles a packet without data. Out of line, to keep the hot path small: each system call
+    /// leaves little of it in the instruction cache.
     #[inline(never)]
     fn control(&mut self, io: &mut DevIo<'_>, vc: VcId, pkt: Packet) -> Result<(), PacketFault> {
         match pkt {
@@ -167,8 +167,8 @@ impl Ch3 {
 }
 
 impl Ch3 {
-    /// Packets other than eager short messages. Out of line: a large value of many forms, of which the common path wants
-    /// none.
+    /// Handles the packets that are rare. Out of line, since the common path needs no parsed
+    /// packet.
     #[inline(never)]
     fn other_packet(
         &mut self,
@@ -244,7 +244,7 @@ unsafe impl Upper<NetSet> for Ch3 {
                 self.cookie_arrived(io, vc, req);
                 DataAvail::Later
             }
-            // Only a rendezvous that is traced asks.
+            // Set for a rendezvous that is traced.
             Some(MpiReq { role: Role::RndvRecv, .. }) => {
                 self.trace_received(req);
                 DataAvail::Complete

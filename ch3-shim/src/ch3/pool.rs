@@ -1,4 +1,4 @@
-//! Memory of unexpected messages: buffers by size class, used again.
+//! A pool of buffers by size class, for unexpected messages.
 
 #![allow(unsafe_code)]
 
@@ -9,7 +9,7 @@ const MIN_SHIFT: u32 = 6;
 /// Classes from 64 bytes to 1 MiB.
 const CLASSES: usize = 15;
 
-/// Buffers that wait to be used again, bounded in bytes.
+/// A pool of free buffers, bounded in bytes.
 #[derive(Debug)]
 pub(crate) struct Pool {
     free: [Vec<Vec<u8>>; CLASSES],
@@ -18,7 +18,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Keeps at most `limit` bytes of unused buffers.
+    /// Makes a pool that keeps at most `limit` bytes of unused buffers.
     pub(crate) fn new(limit: usize) -> Pool {
         Pool { free: Default::default(), held: 0, limit }
     }
@@ -29,7 +29,7 @@ impl Pool {
         (class < CLASSES).then_some(class)
     }
 
-    /// A buffer of exactly `len` bytes, of unspecified content.
+    /// Returns a buffer of exactly `len` bytes, of unspecified content.
     pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         let Some(class) = Self::class(len) else { return vec![0; len] };
         let size = 1usize << (class as u32 + MIN_SHIFT);
@@ -59,13 +59,13 @@ impl Pool {
     }
 }
 
-/// The whole of a buffer that the device keeps in the request's side table, as a segment.
+/// Returns the segment of a buffer that the device keeps in its part of the request.
 ///
 /// The caller stores `buf` in the side table of the request that gets the segment and touches
 /// it no more before that request is finished or removed; both happen within this crate.
 pub(crate) fn segment_of(buf: &mut [u8]) -> Segment {
-    // SAFETY: a Vec's heap memory does not move with the Vec; the caller keeps it alive and untouched
-    // as long as the request, which is the contract of `netmod_core::buf`.
+    // SAFETY: a Vec's heap memory does not move with the Vec. The caller keeps it alive and
+    // untouched as long as the request, which is the contract of `netmod_core::buf`.
     unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) }
 }
 

@@ -9,7 +9,8 @@ use crate::pkt::{HDR_LEN, Header, Mode, Packet, Plain, Short, ShortData};
 use crate::status::Status;
 use crate::tagmatch::{Envelope, Pattern};
 
-/// Most messages that are taken together behind one with the same envelope: credit that is due for them waits so long.
+/// Most messages that are taken in a row behind one with the same envelope. Their credit waits
+/// until the row ends.
 const ROW: usize = 63;
 
 impl Ch3 {
@@ -40,7 +41,7 @@ impl Ch3 {
         Ok(req)
     }
 
-    /// A receive whose message is there already.
+    /// Makes a receive whose message has arrived.
     #[inline(never)]
     fn recv_unexpected(
         &mut self,
@@ -63,10 +64,10 @@ impl Ch3 {
         self.hand_over(io, req, env, msg);
     }
 
-    /// Gives a message that is charged to nobody to a receive.
+    /// Gives a message without a charge to a receive.
     pub(super) fn hand_over(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, mut msg: Unexpected) {
         let room = self.fit(io, req, env, msg.len);
-        // A message that a matched probe held may have come whole meanwhile.
+        // A message that a matched probe held may be complete by now.
         if let Some(arriving) = msg.arriving().filter(|a| io.core.is_finished(*a))
             && let Some(buf) = self.reqs.take_buffer(io.core, arriving)
         {
@@ -104,7 +105,7 @@ impl Ch3 {
         }
     }
 
-    /// Records the envelope of the message that a receive has matched, and how much of it fits.
+    /// Records the message that a receive has matched. Returns the bytes of it that fit.
     #[inline]
     fn fit(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, len: u64) -> usize {
         let (Some(r), Some(m)) = (io.core.req_mut(req), self.reqs.side.get_mut(req)) else { return 0 };
@@ -120,7 +121,7 @@ impl Ch3 {
         room
     }
 
-    /// Copies bytes that are here into a receive.
+    /// Copies bytes into a receive.
     #[inline]
     fn fill(&mut self, io: &mut DevIo<'_>, req: ReqId, data: &[u8]) {
         if let Some(r) = io.core.req_mut(req) {
@@ -128,7 +129,7 @@ impl Ch3 {
         }
     }
 
-    /// A message of this process to itself has met its receive.
+    /// Copies a message of this process to itself into its receive.
     pub(crate) fn local_copy(&mut self, io: &mut DevIo<'_>, sreq: ReqId, rreq: ReqId) {
         let mut piece = [0; 8192];
         while let Some(s) = io.core.req_mut(sreq) {
@@ -142,7 +143,7 @@ impl Ch3 {
         self.reqs.finish(io.core, rreq, Outcome::Done);
     }
 
-    /// Keeps a message for a receive to come.
+    /// Keeps a message for a later receive.
     #[inline(never)]
     pub(crate) fn keep(&mut self, env: Envelope, mut msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
         self.charge_kept(&msg);
@@ -152,7 +153,7 @@ impl Ch3 {
         key
     }
 
-    /// The envelope of a packet, with the context of this process that it means.
+    /// Returns the envelope of a packet, with this process's context.
     #[inline]
     pub(super) fn check_envelope(&self, vc: VcId, env: Envelope) -> Result<Envelope, PacketFault> {
         self.vcs.get(vc).and_then(|s| s.own_envelope(env)).ok_or_else(|| self.bad_envelope(vc, &env))
@@ -182,8 +183,9 @@ impl Ch3 {
         );
     }
 
-    /// An eager short message, and further ones behind it with the same envelope whose receives wait; returns how many bytes
-    /// of `rest` they took. A row of messages then costs one look at the VC, and one at the index of receives.
+    /// Handles an eager short message, and those behind it with the same envelope whose receives
+    /// are posted. Returns the bytes of `rest` that they took. A row costs one look-up of the VC
+    /// and one of the receives.
     #[inline(always)]
     pub(super) fn eager_short(
         &mut self,
@@ -212,7 +214,7 @@ impl Ch3 {
         Ok(0)
     }
 
-    /// The messages behind an eager short one that are like it; how many bytes they are.
+    /// Receives the messages behind an eager short one that are like it. Returns their bytes.
     #[inline(never)]
     fn short_row(
         &mut self,
@@ -242,7 +244,7 @@ impl Ch3 {
         more * HDR_LEN
     }
 
-    /// An eager short message without a receive.
+    /// Keeps an eager short message without a receive.
     #[inline(never)]
     fn short_unexpected(
         &mut self,
@@ -261,7 +263,10 @@ impl Ch3 {
         Ok(())
     }
 
-    /// Whether the peer had a right to send an eager message of this charge; the epoch of its VC.
+    /// Returns the VC's epoch if the peer could send an eager message of this charge.
+    ///
+    /// # Errors
+    /// A message beyond the peer's credit.
     #[inline]
     fn admit(&self, vc: VcId, charge: u32) -> Result<u32, PacketFault> {
         match self.vcs.get(vc) {
@@ -270,7 +275,7 @@ impl Ch3 {
         }
     }
 
-    /// A receive has matched a message that is all here.
+    /// Completes a receive with a message that is all here.
     #[inline(always)]
     fn receive_whole(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, bytes: RxBytes<'_>) {
         let (Some(r), Some(m)) = (io.core.req_mut(req), self.reqs.side.get_mut(req)) else { return };
@@ -289,7 +294,8 @@ impl Ch3 {
         io.core.announce(req);
     }
 
-    /// An eager message that nobody has to answer: as [`Ch3::eager`], with one look at the VC if its receive is there.
+    /// Handles an eager message that needs no answer: as [`Ch3::eager`], with one look-up of the VC
+    /// if its receive is posted.
     #[inline]
     pub(super) fn eager_plain(
         &mut self,
@@ -322,6 +328,7 @@ impl Ch3 {
         self.eager(io, vc, env, len, if ready { Mode::Ready } else { Mode::Standard }, 0, rest)
     }
 
+    /// Handles an eager message. Returns the bytes of `rest` that it took.
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     pub(super) fn eager(
@@ -358,7 +365,7 @@ impl Ch3 {
         Ok(here.len())
     }
 
-    /// Starts a receive with what has arrived of its payload; `excess` bytes at its end do not fit.
+    /// Starts a receive with the payload that is here; `excess` bytes at its end do not fit.
     #[inline]
     fn receive(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, excess: usize, here: RxBytes<'_>) {
         let Some(r) = io.core.req_mut(req) else { return };
@@ -374,7 +381,7 @@ impl Ch3 {
         io.core.set_recv_active(vc, req);
     }
 
-    /// An eager message without a receive: kept, or received into memory of the pool.
+    /// Keeps an eager message without a receive, in memory of the pool.
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     fn eager_unexpected(
@@ -405,7 +412,7 @@ impl Ch3 {
         self.keep(env, Unexpected { vc: Some(vc), sreq, len: len as u64, body, epoch, since: Time::ZERO });
     }
 
-    /// An unexpected message has arrived whole.
+    /// Completes an unexpected message whose data has arrived.
     pub(super) fn arrived(&mut self, core: &mut netmod_core::Core, arriving: ReqId) {
         let Some(MpiReq { role: Role::Arriving { then }, env, .. }) = self.reqs.side.get(arriving) else {
             core.remove_req(arriving);
@@ -414,7 +421,7 @@ impl Ch3 {
         let (then, env) = (*then, *env);
         let key = self.queues.unexpected.find_exact(&env, |u| u.arriving() == Some(arriving));
         if then.is_none() && key.is_none() {
-            // A matched probe holds the message: it stays as it is until it is received.
+            // A matched probe holds the message until it is received.
             if let Some(r) = core.req_mut(arriving) {
                 r.vc = None;
             }
@@ -437,6 +444,7 @@ impl Ch3 {
         }
     }
 
+    /// Handles RTS: starts the transfer if the receive is posted, or keeps the announcement.
     pub(super) fn rts(
         &mut self,
         io: &mut DevIo<'_>,
@@ -467,7 +475,7 @@ impl Ch3 {
         Ok(())
     }
 
-    /// A receive has matched an announced message, of which it takes `room` bytes.
+    /// Starts a rendezvous for a receive that takes `room` bytes.
     fn start_rndv(
         &mut self,
         io: &mut DevIo<'_>,
@@ -483,6 +491,7 @@ impl Ch3 {
         self.lmt_start_recv(io, vc, req, sreq, room, announced);
     }
 
+    /// Handles the header of a rendezvous's data. Returns the bytes of `rest` that it took.
     #[inline(never)]
     pub(super) fn rndv_data(
         &mut self,
@@ -502,7 +511,7 @@ impl Ch3 {
         let traced = tracing::enabled!(target: "netmod::message", tracing::Level::TRACE);
         if traced {
             tracing::trace!(target: "netmod::message", %req, bytes = len, "rendezvous data begins");
-            // So that its end is heard of.
+            // The end is traced, too.
             if let Some(r) = io.core.req_mut(req) {
                 r.on_done = OnDone::Upper;
             }
@@ -515,7 +524,7 @@ impl Ch3 {
         Ok(here.len())
     }
 
-    /// The data of a rendezvous is here.
+    /// Traces the end of a rendezvous's data.
     #[cold]
     pub(super) fn trace_received(&self, req: ReqId) {
         if let Some(Status { source, tag, len, .. }) = self.reqs.side.get(req).map(|m| m.matched.status()) {

@@ -24,37 +24,38 @@ pub(crate) enum Owned {
 pub(crate) enum Answer {
     /// A receive has matched it.
     Matched,
-    /// It has given the message back to the sender, which had cancelled it.
+    /// It has returned the message to the sender, which had cancelled it.
     TakenBack,
 }
 
-/// What a request is to the device.
+/// The role of a request in the device.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// A send whose request is finished when its data has left.
     Send,
-    /// An eager synchronous send: finished when the netmod lets go of its data and the receiver has answered.
+    /// An eager synchronous send: finished when the netmod lets go of its data and the receiver has
+    /// answered.
     SyncSend { sent: bool, answer: Option<Answer> },
-    /// A send that was announced: `lmt` knows how far it is.
+    /// A send that was announced; `lmt` has its state.
     RndvSend,
-    /// A send that waits for room at its receiver, which knows nothing of it yet.
+    /// A send that waits for room at its receiver, which was not told of it.
     Waiting { mode: Mode },
     /// A send to this process that waits for its receive.
     SelfSend,
     /// A receive that is posted, or that gets its data eagerly.
     Recv,
-    /// A receive that has matched an announced message: `lmt` knows how far it is.
+    /// A receive that has matched an announced message; `lmt` has its state.
     RndvRecv,
     /// The memory of a cookie that is still arriving.
     Cookie,
     /// A packet with a cookie, whose memory goes back to the pool when it has left.
     SentCookie,
-    /// The memory of an unexpected message that is still arriving, and the receive that has matched it
-    /// meanwhile.
+    /// The memory of an unexpected message that is still arriving, and the receive that has matched
+    /// it meanwhile.
     Arriving { then: Option<ReqId> },
 }
 
-/// What a receive has matched: its status, but for what its outcome says. In words as they are stored and read again.
+/// The match of a receive: its status but for its outcome, in words that are stored and read alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Matched {
     source_tag: u64,
@@ -67,7 +68,7 @@ impl Matched {
         Matched { source_tag: env.source_tag(), len }
     }
 
-    /// The same, read word by word where it was just written ([`apart`]).
+    /// Returns a copy, read word by word where it was just written ([`apart`]).
     #[inline]
     pub(crate) fn by_words(self) -> Matched {
         Matched { source_tag: apart(self.source_tag), ..self }
@@ -89,13 +90,13 @@ pub(crate) struct MpiReq {
     pub truncated_from: u64,
     pub posted: Option<PostedKey>,
     pub owned: Owned,
-    /// Whether its handle was dropped: nobody will ask for the result.
+    /// Its handle was dropped: nobody will ask for the result.
     pub forgotten: bool,
     /// Sends: the envelope, for a cancel request.
     pub env: Envelope,
-    /// Whether a cancel request is under way to the receiver.
+    /// A cancel request is under way to the receiver.
     pub cancelling: bool,
-    /// When the request was made.
+    /// Time at which the request was made.
     pub since: Time,
 }
 
@@ -106,7 +107,7 @@ impl Default for MpiReq {
 }
 
 impl MpiReq {
-    /// Makes this the part of a receive that is posted, piece by piece where they lie.
+    /// Makes this the part of a posted receive, field by field in place.
     #[inline]
     pub(crate) fn renew_recv(&mut self, env: Envelope, posted: PostedKey, since: Time) {
         self.role = Role::Recv;
@@ -120,7 +121,7 @@ impl MpiReq {
         self.since = since;
     }
 
-    /// Whether it holds nothing that must be dropped, and has nothing to say but its status.
+    /// Returns true if it owns no memory and reports nothing but its status.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.truncated_from == 0 && matches!(self.owned, Owned::Nothing)
@@ -145,7 +146,7 @@ impl MpiReq {
 mod tests {
     use super::*;
 
-    /// Each receive makes one. What is larger is moved by a call, which is felt in the message rate.
+    /// Each receive makes one. A larger value is moved by a call, which lowers the message rate.
     #[test]
     fn the_device_s_part_of_a_request_is_moved_in_registers() {
         assert!(size_of::<Option<MpiReq>>() <= 128, "{}", size_of::<Option<MpiReq>>());

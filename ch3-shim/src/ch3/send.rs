@@ -10,11 +10,14 @@ use super::{Answer, Body, Ch3, DevIo, Lent, MpiReq, Role, Unexpected, VcSide, WO
 use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::tagmatch::Envelope;
 
-/// The request of a send that was over at once: a handle of nothing, hence finished.
+/// The request of a send that was complete at once: a handle of nothing, hence finished.
 pub(crate) const DONE: ReqId = ReqId::from_wire(0);
 
 impl Ch3 {
-    /// Whether the VC takes messages, made active if this is the first.
+    /// Makes a VC active, if it is not.
+    ///
+    /// # Errors
+    /// A VC that takes no messages.
     #[inline]
     pub(super) fn use_vc(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
         match io.core.vc(vc) {
@@ -46,8 +49,8 @@ impl Ch3 {
         Ok(())
     }
 
-    /// Sends a message to a rank of a group. Its envelope has the context as it travels on the wire. The
-    /// result is [`DONE`] if it was over at once.
+    /// Sends a message to a rank of a group; its envelope has the context of the wire. Returns
+    /// [`DONE`] if it was complete at once.
     #[inline]
     pub(crate) fn isend(
         &mut self,
@@ -104,7 +107,7 @@ impl Ch3 {
         Ok(started.unwrap_or(DONE))
     }
 
-    /// Eager data that lies in more than one piece.
+    /// Sends eager data that lies in more than one piece.
     #[inline(never)]
     fn send_noncontig(
         &mut self,
@@ -137,7 +140,7 @@ impl Ch3 {
         self.started(io, req, sent)
     }
 
-    /// Synchronous sends with their data: their request is known to the receiver.
+    /// Sends a synchronous message with its data and its request, which the receiver acknowledges.
     #[inline(never)]
     fn send_sync(
         &mut self,
@@ -173,13 +176,13 @@ impl Ch3 {
         }
     }
 
-    /// What an eager message tells its receiver of the room here.
+    /// Returns the total of bytes given back, which an eager message carries.
     #[inline]
     fn credit_to_go(&mut self, vc: VcId) -> u32 {
         self.vcs.get_mut(vc).map_or(0, |s| s.flow.inc.settle_bytes())
     }
 
-    /// The request of a send after the netmod's answer.
+    /// Settles the request of a send by the netmod's answer.
     fn started(
         &mut self,
         io: &mut DevIo<'_>,
@@ -199,8 +202,8 @@ impl Ch3 {
         }
     }
 
-    /// A send to this process. A standard one that is short enough is copied, as an eager one would be,
-    /// unless there are too many copies already.
+    /// Sends a message to this process. A short standard one is copied, as an eager one would be,
+    /// unless there are too many copies.
     #[cold]
     #[inline(never)]
     fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
@@ -230,7 +233,7 @@ impl Ch3 {
         self.hand_over(io, rreq, env, msg);
     }
 
-    /// The receiver has matched a synchronous eager send.
+    /// Handles the acknowledgement of a synchronous eager send.
     pub(super) fn sync_ack(&mut self, io: &mut DevIo<'_>, vc: VcId, sreq: u64) -> Result<(), PacketFault> {
         let req = ReqId::from_wire(sreq);
         let live = io.core.req(req).is_some_and(|r| r.vc == Some(vc) && !r.is_finished());

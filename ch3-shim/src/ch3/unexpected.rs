@@ -9,20 +9,20 @@ use crate::pkt::ShortData;
 /// A message without a receive.
 #[derive(Debug)]
 pub(crate) struct Unexpected {
-    /// Where it came by; `None` for messages of this process.
+    /// The VC that it arrived by; `None` for messages of this process.
     pub vc: Option<VcId>,
     /// The sender's request, for synchronous, rendezvous and cancelled sends.
     pub sreq: Option<u64>,
     /// Its length.
     pub len: u64,
-    /// When it came.
+    /// Time of its arrival.
     pub since: Time,
     pub body: Body,
-    /// The VC's when it came, see `flow`.
+    /// The VC's epoch of flow control at its arrival.
     pub epoch: u32,
 }
 
-/// What there is of an unexpected message.
+/// The state of an unexpected message's data.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// All of it, in the entry itself.
@@ -31,19 +31,19 @@ pub(crate) enum Body {
     Whole(Vec<u8>),
     /// It is arriving into the memory of this request.
     Arriving(ReqId),
-    /// A rendezvous: its data is still with the sender. How it may move.
+    /// A rendezvous: the sender has the data, and offers to move it so.
     Rts(Kept),
     /// A send of this process, by its request.
     Local(ReqId),
 }
 
 impl Unexpected {
-    /// Whether the message can no longer be received when this VC is lost.
+    /// Returns true if the loss of this VC makes the message unreceivable.
     pub(crate) fn depends_on(&self, vc: VcId) -> bool {
         self.vc == Some(vc) && (matches!(self.body, Body::Arriving(_) | Body::Rts(_)) || self.sreq.is_some())
     }
 
-    /// Bytes of memory it holds.
+    /// Returns the memory that it holds, in bytes.
     pub(crate) fn held(&self) -> u64 {
         match self.body {
             Body::Whole(_) | Body::Arriving(_) => self.len,
@@ -51,7 +51,7 @@ impl Unexpected {
         }
     }
 
-    /// What its sender was charged for an eager message, or this process for a copy of its own.
+    /// Returns the charge of an eager message, or of a copy of this process's own, in bytes.
     pub(crate) fn charge(&self) -> u32 {
         match self.body {
             Body::Inline(_) => ENTRY,
@@ -59,6 +59,7 @@ impl Unexpected {
         }
     }
 
+    /// Returns the request that its data arrives for.
     pub(crate) fn arriving(&self) -> Option<ReqId> {
         match self.body {
             Body::Arriving(req) => Some(req),

@@ -11,24 +11,24 @@ use crate::tagmatch::Envelope;
 pub(crate) struct VcSide {
     /// The peer's rank in its group.
     pub rank: u32,
-    /// The contexts of that group, by which it is known.
+    /// The contexts of that group.
     pub space: Space,
-    /// Longest message that is sent eagerly.
+    /// Longest message that is always sent eagerly, in bytes.
     pub eager_max: u32,
-    /// Whether longer ones may be, as `is_eager` says.
+    /// Longer ones may be sent eagerly, as `is_eager` decides.
     pub eager_open: bool,
-    /// The trace has told that sends wait for credit.
+    /// The log has told that sends wait for credit.
     pub starved: bool,
-    /// How much may be sent either way.
+    /// Flow control of both directions.
     pub flow: Flow,
     /// Connections that its netmod had counted when a send last made it active, modulo 255;
     /// [`VcSide::CONNECTED`] if one has been reported since.
     pub connects_before: u8,
-    /// How often its connection was lost with messages under way.
+    /// Connections lost with messages under way.
     pub losses: u32,
     /// Closes of this side that have come to their end, modulo 256.
     pub closes: u8,
-    /// Why it has the netmod it has, and the peer's host.
+    /// The reason for its netmod, and the peer's host.
     pub route: Arc<Route>,
 }
 
@@ -41,9 +41,8 @@ impl VcSide {
         (connects % u32::from(VcSide::CONNECTED)) as u8
     }
 
-    /// The envelope of a packet of this VC, with the context of this process that it means. Its source is what
-    /// the connection says, whatever the packet says, and its context is one of the group at the other end:
-    /// `None` if the packet says otherwise.
+    /// Returns the envelope of a packet of this VC, with this process's context. `None` if its
+    /// source is not the peer, or its context is not one of the peer's group.
     #[inline]
     pub(super) fn own_envelope(&self, env: Envelope) -> Option<Envelope> {
         if self.rank as i32 != env.source() || env.tag() < 0 {
@@ -71,7 +70,7 @@ impl VcSide {
 mod tests {
     use super::*;
 
-    /// Each VC has one, used or not; a million of them are to be had.
+    /// Each VC has one, used or not, and there may be a million.
     #[test]
     fn the_device_s_part_of_a_vc_is_small() {
         assert!(size_of::<Option<VcSide>>() <= 88, "{}", size_of::<Option<VcSide>>());

@@ -51,7 +51,7 @@ impl Vci {
     pub(super) fn failure_deadline(&self) -> Time {
         let ask = if self.asking.silent { Time::NEVER } else { self.asking.next };
         let ask = ask.min(self.watch_deadline());
-        self.ch3.burial().map_or(ask, |at| at.min(ask))
+        self.ch3.next_give_up().map_or(ask, |at| at.min(ask))
     }
 
     /// Looks at failures if it is time: asks the process manager, and gives up who it has called
@@ -59,8 +59,8 @@ impl Vci {
     #[cold]
     pub(super) fn look_for_failures(&mut self) {
         let now = self.now;
-        if self.ch3.burial().is_some_and(|at| at <= now) {
-            self.ch3.bury(&mut self.engine.io(now));
+        if self.ch3.next_give_up().is_some_and(|at| at <= now) {
+            self.ch3.give_up_due(&mut self.engine.io(now));
         }
         self.watch_awaited();
         if self.asking.silent || now < self.asking.next {
