@@ -177,6 +177,12 @@ impl<T> Outgoing<T> {
         bytes != self.seen_bytes
     }
 
+    /// Returns true if a total of bytes is news for messages that wait.
+    #[inline]
+    pub(crate) fn is_waited_for(&self, bytes: u32) -> bool {
+        self.is_news(bytes) && self.waiting() > 0
+    }
+
     /// Adds what the peer's totals grant. Older totals than the last do not count.
     pub(crate) fn granted(&mut self, bytes: u32, slots: Option<u32>) {
         let newer = |total: u32, seen: &mut u32| {

@@ -43,12 +43,6 @@ pub(super) fn is_open(state: VcState) -> bool {
 }
 
 impl Ch3 {
-    /// Takes room for an eager message at the peer. Returns false if there is none.
-    #[inline]
-    pub(super) fn take_credit(&mut self, vc: VcId, charge: u32) -> bool {
-        self.vcs.get_mut(vc).is_some_and(|s| s.flow.out.take(charge))
-    }
-
     /// Announces a message that is too long to go eagerly, or has no room in the peer's window
     /// (`eager`). Queues it if no slot is left.
     #[cold]

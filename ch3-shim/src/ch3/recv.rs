@@ -271,8 +271,13 @@ impl Ch3 {
     fn admit(&self, vc: VcId, charge: u32) -> Result<u32, PacketFault> {
         match self.vcs.get(vc) {
             Some(s) if s.flow.inc.admit(charge).is_ok() => Ok(s.flow.inc.epoch),
-            _ => Err(self.overdrawn(vc, &format!("an eager message that takes {charge} bytes"))),
+            _ => Err(self.eager_overdrawn(vc, charge)),
         }
+    }
+
+    #[cold]
+    fn eager_overdrawn(&self, vc: VcId, charge: u32) -> PacketFault {
+        self.overdrawn(vc, &format!("an eager message that takes {charge} bytes"))
     }
 
     /// Completes a receive with a message that is all here.
@@ -305,13 +310,16 @@ impl Ch3 {
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault> {
         let Plain { env, ready, len, credit } = plain;
-        self.credit_came(io, vc, credit);
         let charge = credit::charge(len);
         if let Some(side) = self.vcs.get_mut(vc)
+            && !side.flow.out.is_waited_for(credit)
             && side.flow.inc.admit(charge).is_ok()
             && let Some(env) = side.own_envelope(env)
             && let Some(req) = self.queues.posted.take_match(&env)
         {
+            if side.flow.out.is_news(credit) {
+                side.flow.out.granted(credit, None);
+            }
             let due = side.flow.inc.pass(charge);
             let here = rest.take(len as usize);
             if here.len() == len as usize {
@@ -325,6 +333,7 @@ impl Ch3 {
             }
             return Ok(here.len());
         }
+        self.credit_came(io, vc, credit);
         self.eager(io, vc, env, len, if ready { Mode::Ready } else { Mode::Standard }, 0, rest)
     }
 
@@ -341,10 +350,16 @@ impl Ch3 {
         sreq: u64,
         rest: RxBytes<'_>,
     ) -> Result<usize, PacketFault> {
-        let env = self.check_envelope(vc, env)?;
         let (sreq, ready) = ((mode == Mode::Sync).then_some(sreq), mode == Mode::Ready);
         let charge = credit::charge(len);
-        let epoch = self.admit(vc, charge)?;
+        let Some((side, env)) = self.vcs.get_mut(vc).and_then(|s| s.own_envelope(env).map(|env| (s, env)))
+        else {
+            return Err(self.bad_envelope(vc, &env));
+        };
+        if side.flow.inc.admit(charge).is_err() {
+            return Err(self.eager_overdrawn(vc, charge));
+        }
+        let epoch = side.flow.inc.epoch;
         let len = len as usize;
         let here = rest.take(len);
         let Some(req) = self.queues.posted.take_match(&env) else {
@@ -354,7 +369,7 @@ impl Ch3 {
             self.eager_unexpected(io, vc, env, len, sreq, here, epoch);
             return Ok(here.len());
         };
-        if self.vcs.get_mut(vc).is_some_and(|s| s.flow.inc.pass(charge)) {
+        if side.flow.inc.pass(charge) {
             self.credit_due(io, vc);
         }
         let room = self.fit(io, req, env, len as u64);

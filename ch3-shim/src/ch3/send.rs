@@ -13,6 +13,12 @@ use crate::tagmatch::Envelope;
 /// The request of a send that was complete at once: a handle of nothing, hence finished.
 pub(crate) const DONE: ReqId = ReqId::from_wire(0);
 
+/// Returns the error of a call on a VC that was destroyed.
+#[cold]
+fn destroyed() -> VcError {
+    VcError::new(VcErrorKind::Aborted, None, "the VC no longer exists; was its group disconnected?")
+}
+
 impl Ch3 {
     /// Makes a VC active, if it is not.
     ///
@@ -29,7 +35,7 @@ impl Ch3 {
     #[cold]
     fn activate(&mut self, io: &mut DevIo<'_>, vc: VcId) -> Result<(), VcError> {
         let Some((state, peer)) = io.core.vc(vc).map(|v| (v.state, v.peer)) else {
-            return Err(VcError::new(VcErrorKind::Aborted, None, "the VC no longer exists"));
+            return Err(destroyed());
         };
         if !state.can_send() {
             return Err(self.failures.cause(&peer).cloned().unwrap_or_else(|| {
@@ -71,22 +77,28 @@ impl Ch3 {
             },
         };
         self.use_vc(io, vc)?;
+        let Some(side) = self.vcs.get_mut(vc) else { return Err(destroyed()) };
         let contig = seg.contig();
         if mode != Mode::Sync
             && let Some(buf) = contig.as_ref().filter(|buf| buf.len() <= MAX_SHORT)
             && let Some(hdr) = pkt::emit_eager_short(env, mode == Mode::Ready, buf.bytes())
         {
-            if !self.take_credit(vc, ENTRY) {
+            if !side.flow.out.take(ENTRY) {
                 return Ok(self.send_announced(io, vc, seg.into(), env, mode, true));
             }
             let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?;
             return Ok(started.unwrap_or(DONE));
         }
         let len = seg.len();
-        let eager_max = self.vcs.get(vc).map_or(self.budget.eager_max, |s| s.eager_max as usize);
-        if len > eager_max && !self.is_eager(io, vc, len, contig.is_some()) {
-            return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
-        }
+        let side = if len > side.eager_max as usize {
+            if !self.is_eager(io, vc, len, contig.is_some()) {
+                return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
+            }
+            let Some(side) = self.vcs.get_mut(vc) else { return Err(destroyed()) };
+            side
+        } else {
+            side
+        };
         if mode == Mode::Sync {
             return self.send_sync(io, vc, seg.into(), env);
         }
@@ -94,10 +106,10 @@ impl Ch3 {
             return self.send_noncontig(io, vc, seg.into(), env, mode);
         };
         let charge = credit::charge(len as u32);
-        if !self.take_credit(vc, charge) {
+        if !side.flow.out.take(charge) {
             return Ok(self.send_announced(io, vc, seg.into(), env, mode, true));
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, side.flow.inc.settle_bytes());
         let started = io.netmod.i_start_contig_msg(io.core, vc, &hdr, buf)?;
         if let Some(req) = started
             && let Some(r) = io.core.req_mut(req)
@@ -124,14 +136,15 @@ impl Ch3 {
         }
         let short = data.get(..len).and_then(|d| pkt::emit_eager_short(env, mode == Mode::Ready, d));
         let charge = if short.is_some() { ENTRY } else { credit::charge(len as u32) };
-        if !self.take_credit(vc, charge) {
+        let Some(side) = self.vcs.get_mut(vc) else { return Err(destroyed()) };
+        if !side.flow.out.take(charge) {
             seg.seek(0);
             return Ok(self.send_announced(io, vc, seg, env, mode, true));
         }
         if let Some(hdr) = short {
             return Ok(io.netmod.i_start_contig_msg(io.core, vc, &hdr, SendBuf::EMPTY)?.unwrap_or(DONE));
         }
-        let hdr = pkt::emit_eager(env, mode, len as u32, 0, self.credit_to_go(vc));
+        let hdr = pkt::emit_eager(env, mode, len as u32, 0, side.flow.inc.settle_bytes());
         let req = self.reqs.make(io.core, Some(vc), seg, MpiReq::new(Role::Send, env));
         if let Some(r) = io.core.req_mut(req) {
             r.charge = charge;
@@ -151,9 +164,11 @@ impl Ch3 {
     ) -> Result<ReqId, VcError> {
         let len = seg.remaining() as u32;
         let charge = credit::charge(len);
-        if !self.take_credit(vc, charge) {
+        let Some(side) = self.vcs.get_mut(vc) else { return Err(destroyed()) };
+        if !side.flow.out.take(charge) {
             return Ok(self.send_announced(io, vc, seg, env, Mode::Sync, true));
         }
+        let credit = side.flow.inc.settle_bytes();
         let req = self.reqs.make(
             io.core,
             Some(vc),
@@ -164,7 +179,7 @@ impl Ch3 {
             r.on_done = OnDone::Upper;
             r.charge = charge;
         }
-        let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), self.credit_to_go(vc));
+        let hdr = pkt::emit_eager(env, Mode::Sync, len, req.to_wire(), credit);
         match send_with(io, vc, req, &hdr) {
             Ok(Sent::Done) => {
                 if let Some(MpiReq { role: Role::SyncSend { sent, .. }, .. }) = self.reqs.side.get_mut(req) {
@@ -174,12 +189,6 @@ impl Ch3 {
             }
             other => self.started(io, req, other),
         }
-    }
-
-    /// Returns the total of bytes given back, which an eager message carries.
-    #[inline]
-    fn credit_to_go(&mut self, vc: VcId) -> u32 {
-        self.vcs.get_mut(vc).map_or(0, |s| s.flow.inc.settle_bytes())
     }
 
     /// Settles the request of a send by the netmod's answer.
