@@ -232,7 +232,7 @@ impl<T> Outgoing<T> {
         let mut next = None;
         while let Some((message, charge)) = w.queue.front() {
             if live(message) {
-                let way = if *charge > 0 && *charge <= w.kept.0 {
+                let protocol = if *charge > 0 && *charge <= w.kept.0 {
                     w.kept.0 -= charge;
                     Protocol::Eager
                 } else if w.kept.1 > 0 {
@@ -241,7 +241,7 @@ impl<T> Outgoing<T> {
                 } else {
                     return None;
                 };
-                next = w.queue.pop_front().map(|(message, _)| (message, way));
+                next = w.queue.pop_front().map(|(message, _)| (message, protocol));
                 break;
             }
             w.queue.pop_front();
@@ -328,7 +328,7 @@ impl Incoming {
         if used <= self.terms.window { Ok(()) } else { Err(Overdrawn) }
     }
 
-    /// An eager message has met its receive at once. True if a Credit is due.
+    /// Notes an eager message that was received at once. Returns true if a Credit is due.
     #[inline]
     pub(crate) fn pass(&mut self, charge: u32) -> bool {
         self.owed = self.owed.wrapping_add(charge);
@@ -356,7 +356,7 @@ impl Incoming {
         if a.held + a.owed < self.terms.slots + a.lent { Ok(()) } else { Err(Overdrawn) }
     }
 
-    /// An announced message has met its receive at once. True if a Credit is due.
+    /// Notes an announced message that was received at once. Returns true if a Credit is due.
     pub(crate) fn pass_slot(&mut self) -> bool {
         let least = self.least_slots();
         let a = self.announced_mut();

@@ -246,7 +246,7 @@ impl Ch3 {
             }
             match world.vcs.get(rank) {
                 // Its last messages may still be on their way, with its end behind them.
-                Some(vc) => self.failures.doom(io.now + LAST_MESSAGES, vc),
+                Some(vc) => self.failures.condemn(io.now + LAST_MESSAGES, vc),
                 None => {
                     let peer = PeerName { group: world.id, rank };
                     self.report_death_by(io, peer, io.now + LAST_MESSAGES);
@@ -264,7 +264,7 @@ impl Ch3 {
         };
         match self.known_vc(super::WORLD, peer.rank) {
             // It has connected.
-            Some(vc) => self.failures.doom(io.now + LAST_MESSAGES, vc),
+            Some(vc) => self.failures.condemn(io.now + LAST_MESSAGES, vc),
             None => self.process_failed(io, peer, &error),
         }
     }

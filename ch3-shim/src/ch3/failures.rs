@@ -27,7 +27,7 @@ pub(crate) struct Failures {
     /// Ranks that the process manager has reported already.
     told: BTreeSet<u32>,
     /// VCs of ranks that the process manager has reported, with the time at which each is given up.
-    doomed: Vec<(Time, VcId)>,
+    condemned: Vec<(Time, VcId)>,
 }
 
 impl Failures {
@@ -112,22 +112,55 @@ impl Failures {
     }
 
     /// Schedules a VC to be given up.
-    pub(super) fn doom(&mut self, at: Time, vc: VcId) {
-        self.doomed.push((at, vc));
+    pub(super) fn condemn(&mut self, at: Time, vc: VcId) {
+        self.condemned.push((at, vc));
     }
 
     /// Takes a VC off the schedule.
     pub(super) fn spare(&mut self, vc: VcId) {
-        self.doomed.retain(|(_, v)| *v != vc);
+        self.condemned.retain(|(_, v)| *v != vc);
     }
 
     /// Takes the VCs that are due off the schedule.
     pub(super) fn take_due(&mut self, now: Time) -> Vec<VcId> {
-        self.doomed.extract_if(.., |(at, _)| *at <= now).map(|(_, vc)| vc).collect()
+        self.condemned.extract_if(.., |(at, _)| *at <= now).map(|(_, vc)| vc).collect()
     }
 
     /// Returns the time at which the next VC is given up.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.doomed.iter().map(|(at, _)| *at).min()
+        self.condemned.iter().map(|(at, _)| *at).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netmod_core::VcErrorKind;
+
+    use super::*;
+
+    fn peer(group: u8, rank: u32) -> PeerName {
+        PeerName { group: GroupId([group; 16]), rank }
+    }
+
+    #[test]
+    fn the_alarm_follows_the_failures_that_nobody_has_acknowledged() {
+        let cause = VcError::new(VcErrorKind::Lost, None, "gone");
+        let mut f = Failures::default();
+        for of in [peer(1, 0), peer(1, 1), peer(2, 0)] {
+            assert!(f.note(of, cause.clone()) && !f.note(of, cause.clone()));
+        }
+        assert_eq!(
+            f.unacknowledged(GroupId([1; 16])).map(|(first, n)| (first.peer, n)),
+            Some((peer(1, 0), 2))
+        );
+        assert!(f.remove(&peer(1, 0)) && !f.remove(&peer(1, 0)));
+        f.remove_group(&GroupId([2; 16]));
+        f.set_alarm(false);
+        assert!(f.alarm());
+        assert_eq!(f.acknowledge().len(), 1);
+        f.set_alarm(false);
+        assert!(!f.alarm() && !f.is_empty());
+        f.set_alarm(true);
+        assert!(f.alarm());
     }
 }

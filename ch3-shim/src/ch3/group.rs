@@ -1,6 +1,6 @@
 //! Process groups: processes by rank, and the context ids of each group.
 //!
-//! Group 0 is the job. A group met later (dynamic processes) holds the processes at the other end
+//! Group 0 is the job. A remote group (dynamic processes) holds the processes at the other end
 //! of an intercommunicator.
 //!
 //! Each group has a space of context ids of its own. The wire carries a context relative to its
@@ -11,12 +11,12 @@ use netmod_core::{GroupId, PeerName, RankTable};
 
 /// Bit of the contexts of the device's own messages, such as barriers.
 pub(crate) const INTERNAL: u32 = 1 << 31;
-/// Bit of the contexts of groups met later.
-const MET: u32 = 1 << 30;
-/// Contexts of a group met later: 2^16, the internal ones apart.
-const MET_BITS: u32 = 16;
-/// Groups met later that there can be at once: 2^14.
-const SPACES: u32 = MET >> MET_BITS;
+/// Bit of the contexts of remote groups.
+const REMOTE: u32 = 1 << 30;
+/// Contexts of a remote group: 2^16, the internal ones apart.
+const REMOTE_BITS: u32 = 16;
+/// Most remote groups at once: 2^14.
+const SPACES: u32 = REMOTE >> REMOTE_BITS;
 
 /// The context ids of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,10 @@ pub(crate) struct Space {
 
 impl Space {
     /// The context ids of the job.
-    pub(crate) const WORLD: Space = Space { base: 0, mask: MET };
+    pub(crate) const WORLD: Space = Space { base: 0, mask: REMOTE };
 
-    fn met(number: u32) -> Space {
-        Space { base: MET | number << MET_BITS, mask: INTERNAL - (1 << MET_BITS) }
+    fn remote(number: u32) -> Space {
+        Space { base: REMOTE | number << REMOTE_BITS, mask: INTERNAL - (1 << REMOTE_BITS) }
     }
 
     /// Returns true if a context of this process belongs to this group.
@@ -126,7 +126,7 @@ pub(crate) struct Groups {
     /// The job: group 0.
     pub world: Group,
     /// Group 1 and on.
-    met: Vec<Option<Group>>,
+    remote: Vec<Option<Group>>,
     /// The space of contexts that is tried first for the next group, so that a freed one is reused
     /// late.
     next_space: u32,
@@ -137,49 +137,53 @@ pub(crate) const WORLD: u32 = 0;
 
 impl Groups {
     pub(crate) fn new(world: Group) -> Groups {
-        Groups { world, met: Vec::new(), next_space: 0 }
+        Groups { world, remote: Vec::new(), next_space: 0 }
     }
 
     /// Adds a remote group, whose processes know this one as `me`. Returns its number, or `None` if
     /// there are too many.
-    pub(crate) fn meet(&mut self, id: GroupId, me: PeerName, size: u32, cards: Cards) -> Option<u32> {
-        let taken = |n: u32| self.met.iter().flatten().any(|g| g.space == Space::met(n));
+    pub(crate) fn add(&mut self, id: GroupId, me: PeerName, size: u32, cards: Cards) -> Option<u32> {
+        let taken = |n: u32| self.remote.iter().flatten().any(|g| g.space == Space::remote(n));
         let space = (0..SPACES).map(|i| (self.next_space + i) % SPACES).find(|n| !taken(*n))?;
         self.next_space = (space + 1) % SPACES;
-        let group = Some(Group::new(id, me, size, Space::met(space), cards));
-        match self.met.iter().position(Option::is_none) {
+        let group = Some(Group::new(id, me, size, Space::remote(space), cards));
+        match self.remote.iter().position(Option::is_none) {
             Some(i) => {
-                self.met[i] = group;
+                self.remote[i] = group;
                 Some(i as u32 + 1)
             }
             None => {
-                self.met.push(group);
-                Some(self.met.len() as u32)
+                self.remote.push(group);
+                Some(self.remote.len() as u32)
             }
         }
     }
 
     /// Removes a remote group. The caller destroys its VCs.
-    pub(crate) fn part(&mut self, number: u32) -> Option<Group> {
-        self.met.get_mut((number as usize).checked_sub(1)?)?.take()
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Group> {
+        self.remote.get_mut((number as usize).checked_sub(1)?)?.take()
     }
 
     /// Returns a group by its number.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Group> {
-        if number == WORLD { Some(&self.world) } else { self.met.get(number as usize - 1)?.as_ref() }
+        if number == WORLD { Some(&self.world) } else { self.remote.get(number as usize - 1)?.as_ref() }
     }
 
     /// Returns a group by its number.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Group> {
-        if number == WORLD { Some(&mut self.world) } else { self.met.get_mut(number as usize - 1)?.as_mut() }
+        if number == WORLD {
+            Some(&mut self.world)
+        } else {
+            self.remote.get_mut(number as usize - 1)?.as_mut()
+        }
     }
 
     /// Iterates over all groups with their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
-        let met = self.met.iter().enumerate().filter_map(|(i, g)| Some((i as u32 + 1, g.as_ref()?)));
-        std::iter::once((WORLD, &self.world)).chain(met)
+        let remote = self.remote.iter().enumerate().filter_map(|(i, g)| Some((i as u32 + 1, g.as_ref()?)));
+        std::iter::once((WORLD, &self.world)).chain(remote)
     }
 
     /// Returns the number of the group with this id.

@@ -5,7 +5,7 @@
 //! of unexpected messages).
 //!
 //! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`,
-//! `lookup`, `close`, `failure` (VCs from first use to last), `meet` (groups of other jobs).
+//! `lookup`, `close`, `failure` (VCs from first use to last), `remote` (groups of other jobs).
 
 mod budget;
 mod cancel;
@@ -19,10 +19,10 @@ mod group;
 mod lent;
 mod lmt;
 mod lookup;
-mod meet;
 mod pool;
 mod queues;
 mod recv;
+mod remote;
 mod req;
 mod reqs;
 mod routes;
@@ -52,9 +52,9 @@ pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use lent::Lent;
 pub(crate) use lmt::{Announced, Kept, Lmt};
 pub(crate) use lookup::{Found, Lookups};
-pub(crate) use meet::{Ports, ROOT};
 use pool::Pool;
 pub(crate) use queues::Queues;
+pub(crate) use remote::{Ports, ROOT};
 pub(crate) use req::{Answer, Matched, MpiReq, Owned, Role};
 pub(crate) use reqs::Requests;
 pub(crate) use routes::{Route, Routes};

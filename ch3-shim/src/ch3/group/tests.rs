@@ -4,9 +4,9 @@ const ME: PeerName = PeerName { group: GroupId([9; 16]), rank: 0 };
 
 #[test]
 fn a_context_belongs_to_one_group() {
-    let spaces = [Space::WORLD, Space::met(0), Space::met(1), Space::met(SPACES - 1)];
+    let spaces = [Space::WORLD, Space::remote(0), Space::remote(1), Space::remote(SPACES - 1)];
     for (i, s) in spaces.iter().enumerate() {
-        for n in [0, 1, 7, (1 << MET_BITS) - 1] {
+        for n in [0, 1, 7, (1 << REMOTE_BITS) - 1] {
             for bit in [0, INTERNAL] {
                 let local = s.of_wire(n | bit).expect("a context of the group");
                 assert_eq!(s.to_wire(local), n | bit);
@@ -17,19 +17,19 @@ fn a_context_belongs_to_one_group() {
             }
         }
         // What a peer may not say.
-        for wire in [MET, MET | 5, MET | INTERNAL] {
+        for wire in [REMOTE, REMOTE | 5, REMOTE | INTERNAL] {
             assert_eq!(s.of_wire(wire), None, "{s:?}");
         }
     }
-    assert_eq!(Space::met(3).of_wire(1 << MET_BITS), None);
-    assert_eq!(Space::WORLD.of_wire(1 << MET_BITS), Some(1 << MET_BITS));
+    assert_eq!(Space::remote(3).of_wire(1 << REMOTE_BITS), None);
+    assert_eq!(Space::WORLD.of_wire(1 << REMOTE_BITS), Some(1 << REMOTE_BITS));
 }
 
 #[test]
 fn contexts_run_out_in_order() {
-    let mut g = Group::new(GroupId::default(), ME, 1, Space::met(2), Cards::Unknown);
+    let mut g = Group::new(GroupId::default(), ME, 1, Space::remote(2), Cards::Unknown);
     let mut last = g.space.of_wire(0).unwrap();
-    for _ in 1..1 << MET_BITS {
+    for _ in 1..1 << REMOTE_BITS {
         let c = g.new_context().expect("there are 2^16");
         assert!(c > last && g.space.owns(c));
         last = c;
@@ -46,29 +46,29 @@ fn groups_are_found_by_number_id_and_context() {
     assert_eq!(groups.find(&GroupId([1; 16])), Some(WORLD));
     assert_eq!(groups.find(&GroupId([2; 16])), None);
     assert_eq!(groups.of_context(9).map(|g| g.id), Some(GroupId([1; 16])));
-    assert!(groups.of_context(MET).is_none());
+    assert!(groups.of_context(REMOTE).is_none());
 }
 
 #[test]
 fn a_group_that_is_met_takes_a_free_place_and_contexts_that_rested() {
     let mut groups = Groups::new(Group::world(GroupId([1; 16]), 0, 1));
-    let a = groups.meet(GroupId([2; 16]), ME, 3, Cards::Unknown).expect("a group");
-    let b = groups.meet(GroupId([3; 16]), ME, 4, Cards::Unknown).expect("a group");
+    let a = groups.add(GroupId([2; 16]), ME, 3, Cards::Unknown).expect("a group");
+    let b = groups.add(GroupId([3; 16]), ME, 4, Cards::Unknown).expect("a group");
     assert_eq!((a, b), (1, 2));
     assert_eq!(groups.get(a).map(Group::own_name), Some(ME));
     assert_eq!(groups.world.own_name(), PeerName { group: GroupId([1; 16]), rank: 0 });
     let old = groups.get(a).unwrap().space;
-    assert_eq!(groups.part(a).map(|g| g.size), Some(3));
-    assert!(groups.part(a).is_none() && groups.part(WORLD).is_none() && groups.get(a).is_none());
-    let c = groups.meet(GroupId([4; 16]), ME, 5, Cards::Unknown).expect("a group");
-    assert_eq!(c, a, "a free place");
+    assert_eq!(groups.remove(a).map(|g| g.size), Some(3));
+    assert!(groups.remove(a).is_none() && groups.remove(WORLD).is_none() && groups.get(a).is_none());
+    let c = groups.add(GroupId([4; 16]), ME, 5, Cards::Unknown).expect("a group");
+    assert_eq!(c, a, "a free slot");
     assert!(!groups.get(c).unwrap().space.owns(old.of_wire(0).unwrap()), "a stale communicator is told");
     for i in 2..SPACES {
-        assert!(groups.meet(GroupId([5; 16]), ME, 1, Cards::Unknown).is_some(), "{i}");
+        assert!(groups.add(GroupId([5; 16]), ME, 1, Cards::Unknown).is_some(), "{i}");
     }
-    assert!(groups.meet(GroupId([6; 16]), ME, 1, Cards::Unknown).is_none(), "there are 2^14");
+    assert!(groups.add(GroupId([6; 16]), ME, 1, Cards::Unknown).is_none(), "there are 2^14");
     let last = groups.get(b).unwrap().space;
-    groups.part(b);
-    let d = groups.meet(GroupId([6; 16]), ME, 1, Cards::Unknown).expect("the one that was freed");
+    groups.remove(b);
+    let d = groups.add(GroupId([6; 16]), ME, 1, Cards::Unknown).expect("the one that was freed");
     assert_eq!((d, groups.get(d).unwrap().space), (b, last));
 }

@@ -208,3 +208,45 @@ impl Transfers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use netmod_core::slab::{Slab, VcKind};
+
+    use super::*;
+
+    fn transfer(vc: VcId) -> Transfer {
+        Transfer::new(Machine::Send(SendLmt::start(1 << 20, None).0), vc, Modes::NULL)
+    }
+
+    #[test]
+    fn an_ended_transfer_returns_its_buffer_and_counts_no_more() {
+        let vc = Slab::<(), VcKind>::new().insert(());
+        let mut reqs = Slab::<(), ReqKind>::new();
+        let mut transfers = Transfers::new();
+        assert!(transfers.make_windows(reqs.insert(())).is_none(), "no transfer, no windows");
+        for round in 0..100 {
+            let req = reqs.insert(());
+            transfers.begin(req, transfer(vc));
+            assert!(!transfers.is_moving(), "{round}");
+            let buf = transfers.bounces.take().expect("a buffer");
+            transfers.make_windows(req).expect("windows").bounce = Some(buf);
+            assert!(transfers.is_moving(), "{round}");
+            transfers.end(req);
+            assert!(!transfers.is_moving() && transfers.get(req).is_none(), "{round}");
+        }
+    }
+
+    #[test]
+    fn windows_dropped_for_another_mode_leave_the_transfer() {
+        let vc = Slab::<(), VcKind>::new().insert(());
+        let req = Slab::<(), ReqKind>::new().insert(());
+        let mut transfers = Transfers::new();
+        transfers.begin(req, transfer(vc));
+        transfers.make_windows(req).expect("windows");
+        transfers.drop_windows(req);
+        transfers.drop_windows(req);
+        assert!(!transfers.is_moving());
+        assert!(transfers.get(req).is_some_and(|t| t.windows().is_none()));
+    }
+}

@@ -247,15 +247,15 @@ impl Vci {
     fn next_guest(&mut self, tag: u64, deadline: Time) -> Result<Option<u32>> {
         loop {
             let now = self.now;
-            self.ch3.forget_lost_guests(&mut self.engine.io(now), tag);
+            self.ch3.forget_lost_arrivals(&mut self.engine.io(now), tag);
             let guests =
-                self.ch3.ports.get(&tag).map_or_else(Vec::new, |p| p.guests.iter().copied().collect());
+                self.ch3.ports.get(&tag).map_or_else(Vec::new, |p| p.waiting.iter().copied().collect());
             let spoken = guests
                 .into_iter()
                 .find(|g| self.root_comm(*g).is_some_and(|comm| self.has_spoken(ROOT, ROOT_TAG, comm)));
             if let Some(guest) = spoken {
                 if let Some(port) = self.ch3.ports.get_mut(&tag) {
-                    port.guests.retain(|g| *g != guest);
+                    port.waiting.retain(|g| *g != guest);
                 }
                 return Ok(Some(guest));
             }
@@ -331,7 +331,7 @@ impl Vci {
         let me = PeerName { group: GroupId(random()?), rank: ROOT };
         let met = RemoteGroup { id: port_group(port.tag), size: 1, me, key: port.key };
         let now = self.now;
-        let host = self.ch3.meet(&mut self.engine.io(now), &met, Cards::Unknown)?;
+        let host = self.ch3.join(&mut self.engine.io(now), &met, Cards::Unknown)?;
         let outcome = self.apply(port, host, roster, call);
         // Who has not been answered needs no goodbye.
         self.leave_root(host, !matches!(outcome, Err(Error::Timeout(_))));

@@ -141,7 +141,7 @@ impl Vci {
         let size = party.roster.len() as u32;
         let met = RemoteGroup { id, size, me: PeerName { group: ours, rank: self.rank() }, key };
         let now = self.now;
-        let group = self.ch3.meet(&mut self.engine.io(now), &met, Cards::Given(party.roster))?;
+        let group = self.ch3.join(&mut self.engine.io(now), &met, Cards::Given(party.roster))?;
         Ok(Met { group, root: party.root, size })
     }
 
@@ -168,7 +168,7 @@ impl Vci {
     /// Forgets a group at once.
     pub(super) fn forget_group(&mut self, group: u32) {
         let now = self.now;
-        self.ch3.part(&mut self.engine.io(now), group);
+        self.ch3.leave(&mut self.engine.io(now), group);
     }
 
     /// Follows the root, as a member, until it says how the call has ended.

@@ -115,7 +115,7 @@ fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
     let met = RemoteGroup { id: port_group(port.tag), size: 1, me, key: port.key };
     let now = dev.now;
     let dev_ref: &mut Vci = &mut dev;
-    let host = dev_ref.ch3.meet(&mut dev_ref.engine.io(now), &met, Cards::Unknown).expect("a group");
+    let host = dev_ref.ch3.join(&mut dev_ref.engine.io(now), &met, Cards::Unknown).expect("a group");
     let io = &mut dev_ref.engine.io(now);
     let vc = dev_ref.ch3.connect_to_root(io, host, &port.card, port.tag).expect("a VC");
     let comm = dev.root_comm(host).expect("a communicator");

@@ -21,7 +21,7 @@ pub(crate) const ROOT: u32 = 0;
 pub(crate) struct OpenPort {
     key: [u8; 32],
     /// The groups of one process each that have arrived and were not served, in order.
-    pub guests: VecDeque<u32>,
+    pub waiting: VecDeque<u32>,
 }
 
 /// The ports of this process by their tags.
@@ -36,7 +36,7 @@ impl Ch3 {
         key: [u8; 32],
     ) -> Result<(), DeviceError> {
         io.netmod.open_port(tag, key)?;
-        self.ports.insert(tag, OpenPort { key, guests: VecDeque::new() });
+        self.ports.insert(tag, OpenPort { key, waiting: VecDeque::new() });
         Ok(())
     }
 
@@ -44,8 +44,8 @@ impl Ch3 {
     pub(crate) fn close_port(&mut self, io: &mut DevIo<'_>, tag: u64) -> bool {
         io.netmod.close_port(tag);
         let Some(port) = self.ports.remove(&tag) else { return false };
-        for guest in port.guests {
-            self.part(io, guest);
+        for arrival in port.waiting {
+            self.leave(io, arrival);
         }
         true
     }
@@ -61,61 +61,61 @@ impl Ch3 {
     /// served.
     #[cold]
     pub(super) fn port_peer(&mut self, io: &mut DevIo<'_>, peer: PeerName, tag: u64, netmod: u8) {
-        self.forget_lost_guests(io, tag);
-        let room = self.ports.get(&tag).filter(|p| p.guests.len() < MAX_WAITING && !self.closing.finalizing);
+        self.forget_lost_arrivals(io, tag);
+        let room = self.ports.get(&tag).filter(|p| p.waiting.len() < MAX_WAITING && !self.closing.finalizing);
         let Some(key) = room.map(|p| p.key) else {
             return io.netmod.refuse_peer(peer, Refusal::NotWanted);
         };
         let me = PeerName { group: port_group(tag), rank: ROOT };
-        let met = RemoteGroup { id: peer.group, size: 1, me, key };
+        let group = RemoteGroup { id: peer.group, size: 1, me, key };
         let known = self.groups.find(&peer.group).is_some() || peer.rank != ROOT;
-        let guest = if known { None } else { self.meet(io, &met, Cards::Unknown).ok() };
-        match guest {
-            Some(guest) if self.make_vc_of_caller(io, guest, ROOT, netmod).is_ok() => {
+        let arrival = if known { None } else { self.join(io, &group, Cards::Unknown).ok() };
+        match arrival {
+            Some(arrival) if self.make_vc_of_caller(io, arrival, ROOT, netmod).is_ok() => {
                 if let Some(port) = self.ports.get_mut(&tag) {
-                    port.guests.push_back(guest);
+                    port.waiting.push_back(arrival);
                 }
             }
             other => {
                 io.netmod.refuse_peer(peer, Refusal::NotWanted);
-                if let Some(guest) = other {
-                    self.part(io, guest);
+                if let Some(arrival) = other {
+                    self.leave(io, arrival);
                 }
             }
         }
     }
 
     /// Forgets the groups that have left a port without being served.
-    pub(crate) fn forget_lost_guests(&mut self, io: &mut DevIo<'_>, tag: u64) {
+    pub(crate) fn forget_lost_arrivals(&mut self, io: &mut DevIo<'_>, tag: u64) {
         let Some(port) = self.ports.get(&tag) else { return };
         let gone = |n: &u32| {
             let vc = self.groups.get(*n).and_then(|g| g.vcs.get(ROOT));
             vc.and_then(|vc| io.core.vc(vc))
                 .is_none_or(|v| !matches!(v.state, VcState::Inactive | VcState::Active))
         };
-        let lost: Vec<u32> = port.guests.iter().copied().filter(gone).collect();
-        for guest in lost {
-            self.part(io, guest);
+        let lost: Vec<u32> = port.waiting.iter().copied().filter(gone).collect();
+        for arrival in lost {
+            self.leave(io, arrival);
             if let Some(port) = self.ports.get_mut(&tag) {
-                port.guests.retain(|g| *g != guest);
+                port.waiting.retain(|g| *g != arrival);
             }
         }
     }
 
     /// Adds a group of another job. Returns its number here.
-    pub(crate) fn meet(
+    pub(crate) fn join(
         &mut self,
         io: &mut DevIo<'_>,
-        met: &RemoteGroup,
+        group: &RemoteGroup,
         cards: Cards,
     ) -> Result<u32, DeviceError> {
-        if self.groups.find(&met.id).is_some() {
+        if self.groups.find(&group.id).is_some() {
             return Err(DeviceError::new("device", "the group is known already; was it joined twice?"));
         }
-        io.netmod.join_group(met)?;
-        let number = self.groups.meet(met.id, met.me, met.size, cards);
+        io.netmod.join_group(group)?;
+        let number = self.groups.add(group.id, group.me, group.size, cards);
         number.ok_or_else(|| {
-            io.netmod.leave_group(&met.id);
+            io.netmod.leave_group(&group.id);
             DeviceError::new("device", "too many groups are connected; disconnect some")
         })
     }
@@ -132,7 +132,7 @@ impl Ch3 {
         let Some((me, space)) = self.groups.get(group).map(|g| (g.own_name(), g.space)) else {
             return Err(VcError::new(VcErrorKind::Closed, Some(peer), "its group was disconnected"));
         };
-        // The other side takes the netmod by which this one comes.
+        // The other side uses the netmod by which this one connects.
         let chosen = io.netmod.choose(me, peer, card)?;
         let vc = io.core.add_vc(Vc::new(peer, chosen.netmod));
         if let Err(e) = io.netmod.connect_to_root(io.core, vc, card, tag) {
@@ -145,8 +145,8 @@ impl Ch3 {
 
     /// Removes a remote group with its VCs, cards, contexts and key. Receives that wait for its
     /// messages fail; its messages that nobody has received are dropped.
-    pub(crate) fn part(&mut self, io: &mut DevIo<'_>, number: u32) {
-        let Some(group) = self.groups.part(number) else { return };
+    pub(crate) fn leave(&mut self, io: &mut DevIo<'_>, number: u32) {
+        let Some(group) = self.groups.remove(number) else { return };
         let error = VcError::new(VcErrorKind::Closed, None, "its group was disconnected");
         for (_, vc) in group.vcs.iter() {
             self.destroy_vc(io, vc, &error);
