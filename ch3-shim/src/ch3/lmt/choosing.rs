@@ -2,7 +2,9 @@
 //! copies.
 
 use netmod_core::slab::VcKind;
-use netmod_core::{Config, Module, ReqId, SideTable, VcId};
+use netmod_core::{Module, ReqId, SideTable, VcId};
+
+use crate::Config;
 use netmod_lmt::autotune::{Autotuner, Strategy};
 use netmod_lmt::choice::{self, Policy, Side};
 use netmod_lmt::probe;

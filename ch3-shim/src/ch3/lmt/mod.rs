@@ -24,10 +24,11 @@ mod transfer;
 mod unmet;
 mod windows;
 
-use netmod_core::{Config, ReqId, VcId};
+use netmod_core::{ReqId, VcId};
 use netmod_lmt::Mode;
 use netmod_lmt::choice::Policy;
 
+use crate::Config;
 use crate::{Config};
 use crate::clock::Clock;
 use crate::pkt::Packet;
