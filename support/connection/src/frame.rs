@@ -16,13 +16,18 @@
 //!
 //! | type | body |
 //! |---|---|
-//! | 1 HELLO | version min u16, version max u16, purpose u32 (0: the VC, 1: connect to root, 2: a rail of the VC), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and rank u32, port tag or number of the rail u64, incarnation u64, number of the dial u64, session u64 (0: a fresh one), position u64, terms, nonce 32 |
+//! | 1 HELLO | versions, purpose, names, numbers, terms, nonce 32; see below |
 //! | 2 CHALLENGE | version u16, zero 6, capabilities u64, incarnation u64, nonce 32, MAC 32 |
 //! | 3 PROOF | MAC 32 |
 //! | 4 ACCEPT | number of the responder's last dial u64, position u64, terms, MAC 32 |
-//! | 5 REJECT | reason u8, proved u8 (0 or 1), zero 6, terms (zero if not proved), MAC 32 (zero if not proved) |
+//! | 5 REJECT | reason u8, proved u8, zero 6, terms, MAC 32; the last two zero if not proved |
 //! | 6 READY | MAC 32 |
 //! | 7 GOODBYE | |
+//!
+//! A HELLO is: version min u16, version max u16, purpose u32 (0: the VC, 1: connect to root, 2: a
+//! rail of the VC), capabilities u64, initiator's group 16 and rank u32, responder's group 16 and
+//! rank u32, port tag or number of the rail u64, incarnation u64, number of the dial u64, session
+//! u64 (0: a fresh one), position u64, terms, nonce 32. In a REJECT, proved is 0 or 1.
 //!
 //! A position is how many bytes of the session its sender has read behind the hello, over all
 //! connections.
