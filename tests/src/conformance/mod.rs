@@ -20,11 +20,9 @@ pub mod sizes;
 pub mod truncation;
 pub mod waiting;
 
-use std::time::{Duration, Instant};
-
 use ch3_shim::{Completion, Device};
 
-pub use crate::board::{doing, run_devices, run_job, run_job_with};
+pub use crate::board::{doing, run_devices, run_job, run_job_with, settle};
 pub use crate::factory::NetmodFactory;
 
 /// Makes a module with a test for each case of the suite: `conformance!(name, factory)`, where `factory`
@@ -158,19 +156,6 @@ pub fn go(dev: &mut Device, dest: i32) {
 /// Waits until a rank says [`go`].
 pub fn await_go(dev: &mut Device, source: i32) {
     recv(dev, 0, source, STEP);
-}
-
-/// Makes progress until no request is left. A packet of the device's own may still wait for room in the
-/// network when all messages of a case have been received.
-///
-/// # Panics
-/// If some are left after a long time.
-pub fn settle(dev: &mut Device) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while dev.live_requests() > 0 {
-        assert!(Instant::now() < end, "rank {} has {} requests left", dev.rank(), dev.live_requests());
-        dev.progress().expect("progress");
-    }
 }
 
 /// The peer of a job of two.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ch3_shim::Device;
 
 use super::basic::place;
-use super::matrix::MARK;
+use super::launch::MARK;
 use super::orphans::{launcher, signal};
 use super::{Args, End, Result, launch};
 use crate::stall::Stall;

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::matrix::MARK;
 use super::{LIMIT, sys};
 
 /// How long a job may take. Generous: a job that hangs is what it is for.
 pub const JOB_LIMIT: Duration = Duration::from_secs(60);
+/// Variable in the environment of a job's processes; each job has another value.
+pub const MARK: &str = "NETMOD_TEST_JOB_MARK";
 /// The file to which skipped tests are written, if set.
 const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
 /// If 1, a test that would be skipped fails.
@@ -230,10 +231,17 @@ pub fn workspace_example(neighbour: &str, package: &str, name: &str) -> PathBuf 
     workspace_target(neighbour, package, ["--example", name], &format!("examples/{name}"))
 }
 
+/// With this variable programs that are there are not built again: whoever sets it has built all.
+const BUILT: &str = "NETMOD_TEST_BUILT";
+
 fn workspace_target(neighbour: &str, package: &str, which: [&str; 2], file: &str) -> PathBuf {
     let dir = Path::new(neighbour).parent().expect("a program in a directory");
     let profile = dir.file_name().and_then(|d| d.to_str()).expect("a directory named for the profile");
     let target = dir.parent().expect("a target directory");
+    let program = dir.join(file);
+    if std::env::var_os(BUILT).is_some_and(|v| v == "1") && program.is_file() {
+        return program;
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args([
@@ -248,7 +256,6 @@ fn workspace_target(neighbour: &str, package: &str, which: [&str; 2], file: &str
     ]);
     build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     let built = run_within(&mut build, Duration::from_secs(600));
-    let program = dir.join(file);
     assert!(built.status.success() && program.is_file(), "{built}");
     program
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::launch::{Outcome, run, run_within};
+use super::launch::{MARK, Outcome, run, run_within};
 
 /// How long a job may go on when a rank has died or has ended it: far longer than it takes, and
 /// far below the time after which ranks give up.
@@ -69,9 +69,6 @@ pub fn death(start: Start<'_>) -> Outcome {
     nobody_is_left(&done);
     done
 }
-
-/// The processes of a job have this in their environment, each job another.
-pub const MARK: &str = "NETMOD_TEST_JOB_MARK";
 
 /// No process of the job goes on when its launcher has ended.
 #[track_caller]
