@@ -5,6 +5,7 @@ use crate::{check, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
+       cargo xtask test [--no-skip] [--no-install] [--json]
        cargo xtask compare REV [--rounds N] [--json]
        cargo xtask tests --list [--json]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
@@ -13,7 +14,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
 
 jobs
   test       installs what the tests need (apt, if root; a second libfabric, pip), then lint, doc and all tests,
-             those of vm-test too
+             those of vm-test, some on an emulated aarch64, and fuzz targets for 2 s each; says how long each stage takes
   tests      lists every test, mutant and explored state space; builds all tests and runs those that explore
   lint       cargo fmt --check, clippy without warnings, and check
   check      comments, lengths, fields, equal lines and imports, beside the lists in xtask/allowed
@@ -28,7 +29,7 @@ options
   --no-skip      what cannot run is a failure (as in CI)
   --no-install   installs nothing; what is missing is skipped and named
   --rounds N     rounds of peers and compare [default: 5]
-  --json         tests and compare print one JSON object a line
+  --json         tests and compare print one JSON object a line; test does so for its stages
   --shrink       takes out of the lists what is found no more
   --accept WHY   adds to the lists what is found, for this reason
   --sample N     prints N doc comments by chance instead; --seed N prints others
@@ -37,7 +38,7 @@ options
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
 ";
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub(crate) job: String,

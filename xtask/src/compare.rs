@@ -1,7 +1,7 @@
-//! `cargo xtask compare REV`: netmod-perf of another revision and of this tree, in turn on this machine.
+//! `cargo xtask compare REV`: netmod-perf of another revision and of this tree, in turn.
 //!
-//! Only ratios count: machines differ, and so do minutes. A cell (netmod, test, size) counts as slower
-//! only if it is so in two separate runs, see [`Cell::slower`].
+//! Only ratios count: machines differ, and so do minutes. A cell (netmod, test, size) counts as
+//! slower only if it is slower in two separate runs; see [`Cell::slower`].
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -15,7 +15,7 @@ use crate::figures::{Figures, build_folder, measure, median, unit};
 const ROUNDS: usize = 5;
 /// Cost by that of before from which on a cell counts as slower.
 const LIMIT: f64 = 1.10;
-/// What is measured: netmod, test, message sizes.
+/// Measurements: netmod, test, message sizes.
 const TESTS: [(&str, &str, &str); 6] = [
     ("shm", "lat", "8,1K,8K,64K"),
     ("shm", "rate", "8"),
@@ -25,7 +25,7 @@ const TESTS: [(&str, &str, &str); 6] = [
     ("tcp", "bw", "64K,1M,4M"),
 ];
 
-/// What the command line asks for.
+/// Options of `compare`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     /// A revision as git names it.
@@ -46,7 +46,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Returns medians of before and now; for bandwidths, which have two modes, of their better halves.
+    /// Returns medians of before and now. Bandwidths have two modes: medians of the better halves.
     fn medians(&self, test: &str) -> (f64, f64) {
         let better = |values: &[f64]| {
             let mut values = values.to_vec();

@@ -41,7 +41,7 @@ pub(crate) fn measure(perf: &Path, netmod: &str, tests: &[(&str, &str)]) -> Resu
 /// Runs netmod-perf's barrier with so many ranks.
 ///
 /// # Errors
-/// As [`measure`].
+/// Those of [`measure`].
 pub(crate) fn measure_barrier(perf: &Path, netmod: &str, ranks: &str) -> Result<Figures, String> {
     let args = ["barrier", "--netmod", netmod, "--ranks", ranks, "--json"];
     let text = output(Command::new(perf).args(args))?;

@@ -1,4 +1,4 @@
-//! What the tests need from the system, and how to get it.
+//! Programs and libraries that tests need from the system.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::command::run;
 use crate::options::Options;
 
-/// A program or a file of the system, the Debian package that has it, and what is not tested without it.
+/// A program or a file of the system: its Debian package, and what is not tested without it.
 pub(crate) struct Need {
     pub(crate) program: &'static str,
     package: &'static str,
@@ -19,14 +19,17 @@ const SLURM: &str = "jobs under Slurm's srun (PMI-1, PMI-2, PMIx, two virtual no
 const OPENMPI: &str = "jobs under Open MPI's mpirun (PMIx)";
 const OFI: &str = "the netmod ofi over the system's libfabric";
 const VERBS: &str = "what is loaded of libibverbs";
-/// What needs a device, that of the virtual machine.
+/// Tests that need a device: that of the virtual machine.
 pub(crate) const RDMA: &str = "what needs an RDMA device (cargo xtask vm-test)";
 
 const fn need(program: &'static str, package: &'static str, without: &'static str) -> Need {
     Need { program, package, without }
 }
 
-/// What all tests need beside [`VM`].
+/// Tests that need a compiler for another processor.
+pub(crate) const AARCH64: &str = "the workspace for aarch64";
+
+/// Needs of all tests, without [`VM`] and [`NEEDS_AARCH64`].
 pub(crate) const NEEDS: &[Need] = &[
     need("mpiexec.hydra", "mpich", HYDRA),
     need("mpirun.openmpi", "openmpi-bin", OPENMPI),
@@ -50,7 +53,14 @@ pub(crate) const NEEDS: &[Need] = &[
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),
 ];
 
-/// What the virtual machine needs of this host, which is one like the machine.
+/// Needs of a build for aarch64, and of running it.
+pub(crate) const NEEDS_AARCH64: &[Need] = &[
+    need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu", AARCH64),
+    need("/usr/aarch64-linux-gnu/lib/libc.so", "libc6-dev-arm64-cross", AARCH64),
+    need("qemu-aarch64", "qemu-user", AARCH64),
+];
+
+/// Needs of the virtual machine, whose host must be like it.
 pub(crate) const VM: &[Need] = if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
     &[
         need("qemu-system-x86_64", "qemu-system-x86", RDMA),
@@ -65,7 +75,8 @@ pub(crate) const VM: &[Need] = if cfg!(all(target_arch = "x86_64", target_os = "
     &[]
 };
 
-/// Whether a program, or a library or plugin by its path below a folder of libraries, is there.
+/// Returns true if a program, or a library or plugin by its path, is there. A relative path of a
+/// library begins in one of the folders of libraries.
 fn is_there(need: &Need) -> bool {
     if !need.program.contains(".so") {
         return which(need.program).is_some();
@@ -76,17 +87,17 @@ fn is_there(need: &Need) -> bool {
     below(lib) || folders.flatten().any(|folder| below(&folder.path()))
 }
 
-/// Whether all of them are there.
+/// Returns true if all of them are there.
 pub(crate) fn all_there(needs: &[Need]) -> bool {
     needs.iter().all(is_there)
 }
 
-/// Whether a program is on the path.
+/// Returns true if a program is on the path.
 pub(crate) fn has(program: &str) -> bool {
     on_path(program).is_some()
 }
 
-/// Where a program is; those of administrators are not in everybody's path.
+/// Returns the path of a program; those of administrators are not in everybody's PATH.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let of_root = ["/usr/sbin", "/sbin"].into_iter().map(|dir| Path::new(dir).join(program));
     on_path(program).or_else(|| of_root.into_iter().find(|path| path.is_file()))
@@ -102,8 +113,7 @@ pub(crate) fn is_root() -> bool {
     id.is_ok_and(|o| o.stdout.trim_ascii() == b"0")
 }
 
-/// Installs what is missing if that is possible; returns what stays untested, and says how to change
-/// that.
+/// Installs what is missing, if possible. Returns what stays untested, and prints how to change it.
 pub(crate) fn install<'a>(
     options: Options,
     needs: impl IntoIterator<Item = &'a Need> + Clone,

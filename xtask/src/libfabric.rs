@@ -1,8 +1,9 @@
 //! A second libfabric for the tests, of another version than the system's.
 //!
-//! It is the one that Intel's MPI runtime brings along: libfabric 2.4 with its providers, in the wheel `impi-rt` of PyPI. libfabric is under a
-//! BSD licence, the wheel under the Intel Simplified Software License, which permits use as it is. It is fetched when tests run, and kept in
-//! the target folder; nothing of it is part of the project, and nothing is passed on.
+//! It is part of Intel's MPI runtime: libfabric 2.4 with its providers, in the wheel `impi-rt` of
+//! PyPI. libfabric has a BSD licence; the wheel has the Intel Simplified Software License, which
+//! permits use without change. It is fetched when tests run and kept in the target folder. The
+//! project contains nothing of it and passes nothing on.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +16,10 @@ use crate::options::Options;
 pub(crate) const VARIABLE: &str = "NETMOD_TEST_OFI_LIBRARY";
 
 const WHEEL: &str = "impi-rt==2021.18.1";
-/// Of the wheel, for x86-64.
+/// SHA-256 of the wheel for x86-64.
 const SHA256: &str = "51ca89c1e64e60d86a7d40a7d6124312ba63aafc03fb6aacc140b3c66371d814";
-/// What is taken from it. This build of libfabric offers only what the provider of the highest priority can do, unless that one finds no
-/// hardware: that is what psm2 is for.
+/// Files of the wheel that are used. This build of libfabric offers only the abilities of the
+/// provider of the highest priority, unless that one finds no hardware, as psm2 does.
 const PARTS: &str = "libfabric.so.1 libtcp-fi.so libshm-fi.so librxm-fi.so libpsmx2-fi.so";
 
 /// Takes parts of an archive out of it: archive, folder, parts.
@@ -31,8 +32,10 @@ for part in sys.argv[3].split():
         out.write(archive.read(name))
 ";
 
-/// The library: the one that the environment names, the one that is there from before, or a new one. Otherwise what is not tested
-/// without it.
+/// Returns the library: from the environment, from an earlier run, or a new one.
+///
+/// # Errors
+/// If there is none, as what is not tested without it.
 pub(crate) fn second(options: Options) -> Result<PathBuf, String> {
     let without = |why: String| format!("what depends on libfabric's version ({why})");
     if let Some(path) = std::env::var_os(VARIABLE).filter(|p| !p.is_empty()) {

@@ -1,9 +1,12 @@
 //! The project's jobs, as `cargo xtask JOB`.
 
+mod aarch64;
 mod args;
 mod check;
 mod command;
 mod compare;
+mod disk;
+mod everything;
 mod figures;
 mod install;
 mod jobs;
@@ -12,6 +15,7 @@ mod options;
 mod peers;
 mod quick;
 mod skip;
+mod stages;
 mod tests;
 mod vm;
 
@@ -48,7 +52,7 @@ fn failed(why: &str) -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     let (options, rounds) = (args.options, args.options.rounds);
     match args.job.as_str() {
-        "test" => jobs::test(options),
+        "test" => everything::test(options, args.json),
         "tests" if args.list => tests::print(args.json),
         "tests" => Err("tests wants --list; to run them is the job test".into()),
         "lint" => jobs::lint(options, &mut Vec::new()),

@@ -1,8 +1,8 @@
 //! `cargo xtask peers`: netmod-perf beside the MPIs that are installed, in turn within each round.
 //!
-//! Each of them runs the same tests, as a small program (`peers/pair.c`) that is built with its compiler. Figures of
-//! different days, or machines, say little: what is printed are medians of one run, and the medians of the ratios of each
-//! round.
+//! Each of them runs the same tests, as a small program (`peers/pair.c`) that is built with its
+//! compiler. Figures of different days or machines say little: the job prints medians of one run,
+//! and medians of the ratios of each round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use crate::install::has;
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/pair.c");
 /// Rounds if none are given.
 const ROUNDS: usize = 5;
-/// Seconds after which the launchers give up: an MPI that spins may starve the kernel's own threads, and so itself.
+/// Seconds after which the launchers give up. An MPI that spins may starve the kernel's threads,
+/// and so itself.
 const LIMIT: &str = "180";
-/// Netmods that are compared, each with what the others call the same, and the longest message, in bytes.
+/// Netmods that are compared: the others' names for them, and the longest message in bytes.
 const NETMODS: [(&str, usize); 2] = [("shm", 64 << 20), ("tcp", 4 << 20)];
 
 /// Ranks of the barrier: several for each core, so that it is one of who gives it up.
@@ -40,7 +41,7 @@ struct Peer {
 }
 
 const PEERS: [Peer; 3] = [
-    // Of no distribution: an MPICH configured with --with-device=ch3:nemesis:tcp, under names of its own.
+    // In no distribution: an MPICH configured with --with-device=ch3:nemesis:tcp, renamed.
     Peer {
         name: "nemesis",
         compiler: "mpicc.nemesis",
@@ -210,7 +211,7 @@ mod tests {
     fn the_other_mpis_run_the_tests() {
         let folder = std::env::temp_dir().join(format!("netmod-peers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // An MPI of no package is somebody's own build: neither its absence nor its faults are this test's.
+        // An MPI without a package is a private build: this test tells nothing of it.
         let packaged = |p: &&Peer| NEEDS.iter().any(|n| n.program == p.compiler);
         assert_eq!(PEERS.iter().filter(packaged).count(), 2);
         for peer in PEERS.iter().filter(packaged) {

@@ -1,11 +1,11 @@
 //! Tests that cannot run on a machine.
 
-/// Tests that cannot run append a line to the file that this variable names.
+/// Variable with the file to which a test that cannot run appends a line.
 pub(crate) const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
-/// With this variable such a test fails instead.
+/// Variable that makes such a test fail if it is 1.
 pub(crate) const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
 
-/// Says that a test cannot run here.
+/// Reports a test that cannot run here.
 #[cfg(test)]
 pub(crate) fn skip_test(line: &str) {
     use std::io::Write;

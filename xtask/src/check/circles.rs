@@ -74,7 +74,7 @@ struct Import {
     name: Option<String>,
 }
 
-/// What the modules import and define.
+/// Imports and definitions of the modules.
 struct Names<'a> {
     tree: &'a Tree,
     imports: Vec<Vec<Import>>,

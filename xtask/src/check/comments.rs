@@ -33,7 +33,7 @@ const CLAUSES: [&str; 21] = [
     "that",
     "so",
 ];
-/// What may stand before such a word.
+/// Words that may stand before such a word.
 const PREPOSITIONS: [&str; 20] = [
     "about", "after", "against", "around", "at", "before", "behind", "between", "beyond", "during", "for",
     "from", "in", "into", "on", "through", "to", "under", "until", "with",

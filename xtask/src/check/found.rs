@@ -1,4 +1,4 @@
-//! What a check finds, and the lists of what is allowed.
+//! Findings of a check, and the lists of those that are allowed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,11 +8,11 @@ use super::sources::Source;
 /// Something that a check finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// What the list of allowed things calls it.
+    /// Name on the list of allowed findings.
     pub(crate) key: String,
-    /// How much of it there is; findings with the same key are added up.
+    /// Count; findings with the same key are added up.
     pub(crate) count: usize,
-    /// Where it is, for a reader.
+    /// Location, for a reader.
     pub(crate) what: String,
     /// True if its file was changed since the last commit: of many findings the new one is there.
     pub(crate) changed: bool,

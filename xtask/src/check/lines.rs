@@ -3,7 +3,7 @@
 /// A line of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// What stands before the comment, or between comments.
+    /// Code before the comment, or between comments.
     pub(crate) code: String,
     /// The line's comment with its slashes or stars.
     pub(crate) comment: Option<String>,
@@ -19,13 +19,13 @@ impl Line {
     }
 }
 
-/// Where a scan is between two characters.
+/// State of a scan between two characters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Code,
-    /// In comments with stars, nested so deep.
+    /// Inside block comments, with their depth.
     Block(u32),
-    /// In a string; a raw one ends with so many hashes.
+    /// Inside a string, with the number of hashes that end a raw one.
     Text(Option<usize>),
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what the compiler, rustfmt and clippy do not look at.
+//! `cargo xtask check`: checks beyond those of the compiler, rustfmt and clippy.
 //!
 //! Each check has a list of what is allowed, in `xtask/allowed`, with a count and a reason in each
 //! line. What is not on the list fails, and what is on the list and not found any more fails too,
@@ -13,6 +13,7 @@ mod lengths;
 mod lines;
 pub(crate) mod modules;
 pub(crate) mod sources;
+mod variables;
 
 use std::path::PathBuf;
 
@@ -21,14 +22,14 @@ use modules::Tree;
 
 use crate::command::root;
 
-/// What `check` is asked for.
+/// Options of `check`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// Takes out of the lists what is found no more.
+    /// True if entries that are not found any more leave the lists.
     pub(crate) shrink: bool,
-    /// Adds to the lists what is found, for this reason.
+    /// Reason for which new findings are added to the lists.
     pub(crate) accept: Option<String>,
-    /// Prints so many doc comments instead.
+    /// Number of doc comments to print instead.
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Asked {
 struct Check {
     /// The name of the list.
     name: &'static str,
-    /// What its keys and counts are.
+    /// Meaning of its keys and counts.
     head: &'static str,
     /// True if something on the list that is found no more is a fault. Otherwise it is only said.
     strict: bool,
@@ -89,7 +90,7 @@ pub(crate) fn check(asked: &Asked) -> Result<(), String> {
             found: circles::check(&tree, &rust),
         },
     ];
-    let mut wrong = Vec::new();
+    let mut wrong = variables::check(&sources)?;
     for check in checks {
         wrong.extend(check.compare(asked)?);
     }

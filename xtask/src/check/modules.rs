@@ -1,7 +1,7 @@
 //! The modules of the workspace's libraries and programs, as the compiler finds their files.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use syn::{Attribute, Item, ItemMod, Meta};
 
@@ -26,7 +26,7 @@ pub(crate) struct Module {
 #[derive(Default)]
 pub(crate) struct Tree {
     pub(crate) modules: Vec<Module>,
-    /// By source, its lines from the first to the last that are only compiled for tests.
+    /// Ranges of lines that are compiled for tests only, by source.
     pub(crate) test_lines: HashMap<usize, Vec<(usize, usize)>>,
     by_file: HashMap<PathBuf, usize>,
 }
@@ -102,7 +102,7 @@ impl Tree {
     /// Returns the file of a module, and the folder of its children.
     fn file_of(&self, parent: &Path, folder: &Path, child: &ItemMod) -> Result<(PathBuf, PathBuf), String> {
         if let Some(path) = path_attribute(&child.attrs) {
-            let file = parent.parent().unwrap_or(Path::new(".")).join(path);
+            let file = without_dots(&parent.parent().unwrap_or(Path::new(".")).join(path));
             let inside = file.parent().unwrap_or(Path::new(".")).to_owned();
             return Ok((file, inside));
         }
@@ -141,6 +141,20 @@ fn as_module(item: &Item) -> Option<&ItemMod> {
         Item::Mod(module) => Some(module),
         _ => None,
     }
+}
+
+/// Returns the path without `..`, as git names files.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
 }
 
 fn path_attribute(attrs: &[Attribute]) -> Option<String> {
@@ -207,7 +221,7 @@ mod tests {
     #[test]
     fn files_of_modules_are_found_as_the_compiler_does() {
         let (tree, sources) = tree(&[
-            ("lib.rs", "mod a; mod b { mod c; } #[cfg(test)] mod t; #[path = \"x/y.rs\"] mod d;"),
+            ("lib.rs", "mod a; mod b { mod c; } #[cfg(test)] mod t; #[path = \"a/../x/y.rs\"] mod d;"),
             ("a/mod.rs", "mod e;"),
             ("a/e.rs", ""),
             ("b/c.rs", "fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n"),

@@ -8,7 +8,7 @@ use crate::command::{output, root};
 
 /// The package that tests record with.
 const RECORDER: &str = "netmod-models";
-/// How code names it.
+/// Prefix of its items in code.
 const CALL: &str = "netmod_models::";
 
 /// Runs all modules of tests that record something, and returns the lines.

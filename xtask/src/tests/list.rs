@@ -16,13 +16,13 @@ pub(crate) struct Test {
     pub(crate) ignored: bool,
 }
 
-/// What the tests are, and what they explore.
+/// The tests, with the mutants and states that they explore.
 #[derive(Default, Debug)]
 pub(crate) struct List {
     pub(crate) tests: Vec<Test>,
-    /// By module and name, how many mutants are caught.
+    /// Numbers of caught mutants, by module and name.
     mutants: BTreeSet<(String, String, usize)>,
-    /// By module and name, how many states are visited.
+    /// Numbers of visited states, by module and name.
     states: BTreeSet<(String, String, usize)>,
 }
 

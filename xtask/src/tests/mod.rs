@@ -9,6 +9,7 @@ mod doc;
 mod explored;
 mod list;
 pub(crate) mod programs;
+pub(crate) mod run;
 
 use list::List;
 
@@ -18,7 +19,7 @@ use list::List;
 /// If a test does not build, or one that explores fails.
 pub(crate) fn print(json: bool) -> Result<(), String> {
     let packages = programs::packages()?;
-    let programs = programs::build(&packages)?;
+    let programs = programs::build(&packages)?.tests;
     let mut list = List::default();
     for program in &programs {
         list.tests.extend(program.tests()?);

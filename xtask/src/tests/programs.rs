@@ -11,7 +11,7 @@ use crate::command::{cargo, output};
 /// A package of the workspace.
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
-    /// How cargo's messages name it.
+    /// Name in cargo's messages.
     id: String,
     pub(crate) name: String,
     /// Its folder.
@@ -33,7 +33,7 @@ pub(crate) struct Package {
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) package: Package,
-    /// As in [`Test`].
+    /// Name of the target, as [`Test`] has it.
     pub(crate) target: String,
     /// The file that its crate begins with.
     pub(crate) source: PathBuf,
@@ -105,27 +105,56 @@ impl Package {
     }
 }
 
-/// Builds all tests of the workspace.
+/// Programs that a build of the whole workspace has made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    /// Programs of tests.
+    pub(crate) tests: Vec<Program>,
+    /// Programs and examples.
+    pub(crate) programs: Vec<Program>,
+}
+
+impl Built {
+    /// Returns the path of a program, an example or a program of tests.
+    ///
+    /// # Errors
+    /// If the build has made none of that package and target.
+    pub(crate) fn path(&self, package: &str, target: &str) -> Result<&Path, String> {
+        let all = if target.starts_with("test ") { &self.tests } else { &self.programs };
+        let found = all.iter().find(|p| p.package.name == package && p.target == target);
+        found.map(|p| p.path.as_path()).ok_or_else(|| format!("cargo has built no {target} of {package}"))
+    }
+}
+
+/// Builds everything in the workspace: libraries, programs, examples and tests. One build instead
+/// of one for each kind, since the features of a dependency differ with what is asked for.
 ///
 /// # Errors
 /// If something does not build.
-pub(crate) fn build(packages: &[Package]) -> Result<Vec<Program>, String> {
+pub(crate) fn build(packages: &[Package]) -> Result<Built, String> {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-run", "--message-format=json"]);
-    eprintln!("xtask: building all tests");
+    command.args(["build", "--workspace", "--all-targets", "--message-format=json-render-diagnostics"]);
+    eprintln!("xtask: building everything");
     let done = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
     if !done.status.success() {
-        return Err("the tests do not build".into());
+        return Err("the workspace does not build".into());
     }
-    let said = String::from_utf8_lossy(&done.stdout);
-    let programs = said.lines().map(|line| program(packages, line));
-    programs.filter_map(Result::transpose).collect()
+    let mut built = Built::default();
+    for line in String::from_utf8_lossy(&done.stdout).lines() {
+        match program(packages, line)? {
+            Some((program, true)) => built.tests.push(program),
+            Some((program, false)) => built.programs.push(program),
+            None => {}
+        }
+    }
+    built.tests.sort_by(|a, b| (&a.package.name, &a.target).cmp(&(&b.package.name, &b.target)));
+    Ok(built)
 }
 
-/// Reads a message of cargo's: a program of tests, or something else.
-fn program(packages: &[Package], message: &str) -> Result<Option<Program>, String> {
+/// Reads a message of cargo's: a program and whether it is one of tests, or something else.
+fn program(packages: &[Package], message: &str) -> Result<Option<(Program, bool)>, String> {
     let said: Value = serde_json::from_str(message).map_err(|e| format!("cargo says {message:?}: {e}"))?;
-    let Some(path) = said["executable"].as_str().filter(|_| said["profile"]["test"] == true) else {
+    let Some(path) = said["executable"].as_str() else {
         return Ok(None);
     };
     let id = text(&said, "package_id")?;
@@ -137,7 +166,8 @@ fn program(packages: &[Package], message: &str) -> Result<Option<Program>, Strin
         _ => "lib".to_owned(),
     };
     let source = PathBuf::from(text(&said["target"], "src_path")?);
-    Ok(Some(Program { package, target, source, path: Path::new(path).to_owned() }))
+    let program = Program { package, target, source, path: Path::new(path).to_owned() };
+    Ok(Some((program, said["profile"]["test"] == true)))
 }
 
 impl Program {
@@ -176,23 +206,33 @@ mod tests {
         vec![Package::of("netmod-x", "/x", &[])]
     }
 
+    const MESSAGE: &str = r#"{"reason":"compiler-artifact","package_id":"path+file:///x#1","executable":"/t/x-1",
+        "profile":{"test":true},"target":{"kind":["test"],"name":"some","src_path":"/x/tests/some.rs"}}"#;
+
     #[test]
     fn a_program_of_tests_is_read_from_what_cargo_says() {
-        let message = r#"{"reason":"compiler-artifact","package_id":"path+file:///x#1","executable":"/t/x-1",
-            "profile":{"test":true},"target":{"kind":["test"],"name":"some","src_path":"/x/tests/some.rs"}}"#;
-        let found = program(&known(), message).expect("a sound message").expect("a program");
+        let (found, is_test) = program(&known(), MESSAGE).expect("a sound message").expect("a program");
         assert_eq!((found.target.as_str(), found.path.to_str()), ("test some", Some("/t/x-1")));
-        assert_eq!(found.package.name, "netmod-x");
+        assert_eq!((found.package.name.as_str(), is_test), ("netmod-x", true));
+        let message = MESSAGE.replace("\"test\":true", "\"test\":false").replace("[\"test\"]", "[\"bin\"]");
+        let (found, is_test) = program(&known(), &message).expect("a sound message").expect("a program");
+        assert_eq!((found.target.as_str(), is_test), ("bin some", false));
     }
 
     #[test]
-    fn programs_without_tests_and_other_messages_are_left_out() {
-        for message in [
-            r#"{"reason":"build-finished","success":true}"#,
-            r#"{"executable":"/t/x","profile":{"test":false},"package_id":"path+file:///x#1"}"#,
-        ] {
+    fn other_messages_are_left_out() {
+        for message in [r#"{"reason":"build-finished","success":true}"#, r#"{"executable":null}"#] {
             assert!(program(&known(), message).expect("a sound message").is_none());
         }
         assert!(program(&known(), "cargo").is_err());
+        assert!(program(&[], MESSAGE).is_err());
+    }
+
+    #[test]
+    fn what_was_built_is_found_by_its_target() {
+        let (program, _) = program(&known(), MESSAGE).expect("a sound message").expect("a program");
+        let built = Built { tests: vec![program], programs: vec![] };
+        assert_eq!(built.path("netmod-x", "test some"), Ok(Path::new("/t/x-1")));
+        assert!(built.path("netmod-x", "bin some").is_err_and(|e| e.contains("no bin some of netmod-x")));
     }
 }

@@ -58,7 +58,8 @@ impl Archive {
     }
 
     fn header(&mut self, name: &str, inode: u32, mode: u32, len: usize) {
-        // Inode, mode, user, group, links, time, bytes, device, device, device, device, bytes of the name, checksum.
+        // Inode, mode, user, group, links, time, bytes, four device numbers, bytes of the name,
+        // checksum.
         let fields = [inode, mode, 0, 0, 1, 0, len as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
         self.bytes.extend(b"070701");
         for field in fields {

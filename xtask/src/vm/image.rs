@@ -1,5 +1,5 @@
-//! What is fetched for the virtual machine, and what is made of it: kernel, modules, busybox. It is kept in the target folder; nothing of
-//! it is installed.
+//! Files of the virtual machine, fetched or made of what is fetched: kernel, modules, busybox.
+//! They are kept in the target folder, and not installed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use crate::command::{root, run};
 use crate::install::is_root;
 use crate::options::Options;
 
-/// Modules of the kernel that are loaded, with those that they depend on. rxe asks for a checksum by a name that only `crc32_generic`
-/// has, and does not depend on it.
+/// Modules of the kernel to load, with those that they depend on. rxe asks for a checksum by a name
+/// that only `crc32_generic` has, and does not depend on it.
 const MODULES: &[&str] = &["crc32_generic", "dummy", "ib_uverbs", "rdma_rxe"];
 /// Parts of the kernel's package in which these are.
 const PARTS: &[&str] = &[
@@ -189,8 +189,8 @@ fn unxz(from: &Path, to: &Path) -> Result<(), String> {
     run(Command::new("xz").args(["-d", "-c", "--single-stream"]).stdin(input).stdout(out))
 }
 
-/// The kernel within a compressed one, if it is compressed by xz: by the header that Linux's boot protocol describes (from 2.08 on). qemu starts it
-/// at once, while the other one would unpack itself under emulation.
+/// Returns the kernel within one that is compressed by xz, found by the header of Linux's boot
+/// protocol (from 2.08 on). qemu starts it at once; the other would unpack itself under emulation.
 fn payload(kernel: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(kernel.get(at..at + 4)?.try_into().ok()?) as usize);
     if kernel.get(0x202..0x206)? != b"HdrS" || word(0x206)? & 0xffff < 0x208 {

@@ -1,8 +1,9 @@
-//! `cargo xtask vm-test`: what needs an RDMA device, in a small virtual machine whose kernel has one in software (`rdma_rxe`).
+//! `cargo xtask vm-test`: tests that need an RDMA device, in a small virtual machine. Its kernel
+//! has one in software (`rdma_rxe`).
 //!
-//! Kernel and busybox are fetched as Debian packages and kept in the target folder; programs come from this host, each with the libraries
-//! that it is linked with. qemu emulates the processor, so that no rights are needed. What runs there is a list of
-//! steps, or one command.
+//! Kernel and busybox are fetched as Debian packages and kept in the target folder. Programs come
+//! from this host, with the libraries that they are linked with. qemu emulates the processor, so no
+//! rights are needed. A list of steps runs there, or one command.
 
 mod cpio;
 mod image;
@@ -38,7 +39,7 @@ const PROGRAMS: &[&str] = &[
     "ibv_ud_pingpong",
     "ibv_xsrq_pingpong",
 ];
-/// Integration tests of the workspace that are brought along: package, test, and the program's name there.
+/// Integration tests that are brought along: package, test, and the program's name there.
 const TESTS: &[(&str, &str, &str)] = &[
     ("libibverbs-sys", "real", "libibverbs-real"),
     ("hca-ibv", "real", "hca-ibv-real"),
@@ -48,18 +49,18 @@ const TESTS: &[(&str, &str, &str)] = &[
 const BINARIES: &[(&str, &str)] =
     &[("netmod-pmi", "nmrun"), ("netmod-tests", "netmod-job"), ("netmod-perf", "netmod-perf")];
 
-/// What the command line asks for beside the usual options.
+/// Options of `vm-test` beyond the common ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
-    /// A shell of the machine's after the run, for someone at a terminal.
+    /// True if the machine opens a shell on this terminal after the run.
     pub(crate) keep: bool,
-    /// One command instead of the steps; a lone word is a line for the shell.
+    /// Command to run instead of the steps; a lone word is a line for the shell.
     pub(crate) run: Vec<String>,
-    /// Further files, for /usr/bin.
+    /// Files to bring along, into /usr/bin.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// What can be had before anything is built: the machine's files. The error says why there is no machine.
+/// The machine's files, which need no build.
 pub(crate) struct Machine(Image);
 
 pub(crate) fn machine(options: Options) -> Result<Machine, String> {
@@ -70,33 +71,36 @@ pub(crate) fn machine(options: Options) -> Result<Machine, String> {
     Ok(Machine(Image::get(options).map_err(without)?))
 }
 
-/// The job. The status with which the guest ended.
+/// Runs the job, and returns the guest's status.
 pub(crate) fn job(options: Options, asked: &Asked) -> Result<u8, String> {
     let missing = install::install(options, install::VM)?;
     if !missing.is_empty() {
         return Err(format!("cannot test {}", missing.join("; ")));
     }
-    machine(options)?.test(asked)
+    machine(options)?.test(asked, &|package, target| built(package, target))
 }
 
 impl Machine {
-    /// Builds what is tested, and runs it there.
-    pub(crate) fn test(&self, asked: &Asked) -> Result<u8, String> {
+    /// Runs the tests there, or what is asked for. `find` builds or finds the program of a package
+    /// and a target, as `test real`.
+    ///
+    /// # Errors
+    /// If a program is missing, or the machine does not run.
+    pub(crate) fn test(&self, asked: &Asked, find: &Find<'_>) -> Result<u8, String> {
         let mut files = Files::new();
         for program in PROGRAMS {
             let path = which(program).ok_or_else(|| format!("{program} is not installed"))?;
             files.program(&path, program)?;
         }
         for (package, test, name) in TESTS {
-            let what = format!("test {test} of {package}");
-            let program = built(&["test", "--no-run", "-p", package, "--test", test], &what)?;
+            let program = find(package, &format!("test {test}"))?;
             for commands in STEPS.iter().filter_map(|(_, c)| c.strip_prefix(name)) {
                 names_tests(&program, commands)?;
             }
             files.program(&program, name)?;
         }
         for (package, name) in BINARIES {
-            files.program(&built(&["build", "-p", package, "--bin", name], name)?, name)?;
+            files.program(&find(package, &format!("bin {name}"))?, name)?;
         }
         for path in &asked.files {
             let name = path.file_name().ok_or_else(|| format!("{} is no file", path.display()))?;
@@ -128,7 +132,7 @@ impl Machine {
         judge(&said, ended)
     }
 
-    /// Runs qemu, and shows what the machine says. The status with which it ended.
+    /// Runs qemu, shows what the machine prints, and returns qemu's status.
     fn qemu(&self, disk: &Path, verdict: &Path, keep: bool) -> Result<Option<i32>, String> {
         // Ends the machine even if this program is killed.
         let mut command = Command::new("timeout");
@@ -158,7 +162,7 @@ impl Machine {
     }
 }
 
-/// Removes what runs of this program have left that were killed: names end with `-` and the number of the process.
+/// Removes what killed runs of this program have left. Names end with `-` and the process id.
 fn sweep(folder: &Path) {
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|f| f.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -170,7 +174,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The guest's status, by what it has written on the second serial line, and how qemu (or `timeout`) ended.
+/// Returns the guest's status, from its second serial line and the status of qemu or `timeout`.
 fn judge(said: &str, ended: Option<i32>) -> Result<u8, String> {
     let said = said.trim();
     if let Some(status) = said.strip_prefix("exit ").and_then(|n| n.parse().ok()) {
@@ -187,7 +191,7 @@ fn judge(said: &str, ended: Option<i32>) -> Result<u8, String> {
     }
 }
 
-/// What the shell of the machine runs.
+/// Returns the script for the machine's shell.
 fn script(run: &[String]) -> String {
     let quoted = |s: &str| format!("'{}'", s.replace('\'', "'\\''"));
     // The shell's own `ip` is another one. What tests need is there, or the machine is of no use.
@@ -210,10 +214,16 @@ fn script(run: &[String]) -> String {
     text + "exit $failed\n"
 }
 
-/// Has cargo build a program. Where it is.
-fn built(job: &[&str], what: &str) -> Result<PathBuf, String> {
+/// Returns the path of a program, by its package and target.
+pub(crate) type Find<'a> = dyn Fn(&str, &str) -> Result<PathBuf, String> + 'a;
+
+/// Has cargo build a program, and returns its path.
+fn built(package: &str, target: &str) -> Result<PathBuf, String> {
+    let what = format!("{target} of {package}");
+    let (kind, name) = target.split_once(' ').unwrap_or(("lib", target));
     let mut command = cargo();
-    command.args(job).args(["--quiet", "--message-format=json"]);
+    command.args(if kind == "test" { &["test", "--no-run"][..] } else { &["build"] });
+    command.args(["--package", package, &format!("--{kind}"), name, "--quiet", "--message-format=json"]);
     eprintln!("xtask: building {what}");
     let done = command.stderr(Stdio::inherit()).output().map_err(|e| format!("cannot start cargo: {e}"))?;
     if !done.status.success() {
@@ -221,12 +231,11 @@ fn built(job: &[&str], what: &str) -> Result<PathBuf, String> {
     }
     let text = String::from_utf8_lossy(&done.stdout);
     // The programs of the package are built with a test of it, and named in any order.
-    let target = job.last().copied().unwrap_or_default();
-    let found = text.lines().find_map(|message| executable(message, target));
+    let found = text.lines().find_map(|message| executable(message, name));
     found.ok_or_else(|| format!("cargo names no program of {what}"))
 }
 
-/// Whether what a program of tests is asked to run is there: one that finds nothing to run says that all is well.
+/// Checks that a program has the tests that it is asked for: one that finds none reports success.
 fn names_tests(program: &Path, asked: &str) -> Result<(), String> {
     let done = Command::new(program).args(asked.split_whitespace()).arg("--list").output();
     let done = done.map_err(|e| format!("cannot run {}: {e}", program.display()))?;
@@ -237,7 +246,7 @@ fn names_tests(program: &Path, asked: &str) -> Result<(), String> {
     Err(format!("{} has no test for a step's `{}`; was one renamed?", program.display(), asked.trim()))
 }
 
-/// The program that a message of cargo's names, if it is of this target.
+/// Returns the program that a message of cargo's names, if it is of this target.
 fn executable(message: &str, target: &str) -> Option<PathBuf> {
     if !message.contains(&format!("\"name\":\"{target}\"")) {
         return None;
@@ -249,7 +258,7 @@ fn executable(message: &str, target: &str) -> Option<PathBuf> {
 /// The machine's files.
 struct Files {
     archive: Archive,
-    /// Libraries that are there already.
+    /// Libraries in the archive.
     there: BTreeSet<String>,
 }
 
@@ -265,13 +274,13 @@ impl Files {
         Files { archive, there: BTreeSet::new() }
     }
 
-    /// A program, with the libraries that it is linked with.
+    /// Adds a program, with the libraries that it is linked with.
     fn program(&mut self, path: &Path, name: &str) -> Result<(), String> {
         self.archive.file(&format!("/usr/bin/{name}"), 0o755, &fs::read(path).map_err(fault(path))?);
         self.libraries(path)
     }
 
-    /// A library, where it is on this host.
+    /// Adds a library, under its path on this host.
     fn library(&mut self, path: &Path) -> Result<(), String> {
         let place = place(path);
         if self.there.insert(place.clone()) {
@@ -280,7 +289,7 @@ impl Files {
         Ok(())
     }
 
-    /// What the loader would load with a program or library.
+    /// Adds the libraries that the loader would load with a program or library.
     fn libraries(&mut self, of: &Path) -> Result<(), String> {
         let said = Command::new("ldd").arg(of).output().map_err(|e| format!("cannot start ldd: {e}"))?;
         for library in
@@ -291,7 +300,7 @@ impl Files {
         Ok(())
     }
 
-    /// libibverbs's driver of rxe, and the file by which it is found.
+    /// Adds libibverbs's driver of rxe, and the file by which it is found.
     fn driver(&mut self) -> Result<(), String> {
         let folders = fs::read_dir("/usr/lib").map_err(|e| format!("/usr/lib: {e}"))?.flatten();
         let found = folders.filter_map(|f| fs::read_dir(f.path().join("libibverbs")).ok());
@@ -328,14 +337,17 @@ impl Files {
     }
 }
 
-/// Where a file of this host is in the machine: folders of the root are links to those of /usr.
+/// Returns the path of a file of this host in the machine, whose root folders are links to /usr.
 fn place(path: &Path) -> String {
     let path = path.to_string_lossy();
     let of_root = ["/lib/", "/lib64/", "/bin/", "/sbin/"].iter().any(|f| path.starts_with(f));
     if of_root { format!("/usr{path}") } else { path.into_owned() }
 }
 
-/// The libraries that `ldd` names; the line of one that it has not found.
+/// Returns the libraries that `ldd` names.
+///
+/// # Errors
+/// The line of a library that it has not found.
 fn linked(said: &str) -> Result<Vec<PathBuf>, String> {
     let mut all = Vec::new();
     for line in said.lines().map(str::trim) {

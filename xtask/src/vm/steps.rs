@@ -1,4 +1,4 @@
-//! What is run in the machine if nothing else is asked for.
+//! Commands that run in the machine by default.
 
 /// Name, and commands of the shell: they fail if their last one does.
 pub(super) const STEPS: &[(&str, &str)] = &[

@@ -1,4 +1,4 @@
-//! What is decided beside the machine itself.
+//! Tests of everything but the machine itself.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 # Jobs of several processes over verbs, in each mode of large messages, and ranks that die.
-export NETMOD=verbs NETMOD_TEST_LIMIT=100
+export NETMOD=verbs NETMOD_TEST_JOB_LIMIT=100
 for mode in null get put; do
     export NETMOD_LMT=$mode
     for job in '2 span 1000000' '3 alltoall' '3 random 1 6' '4 many-to-one 50' '8 ring 20' '3 reuse 5' '3 flood 300'; do

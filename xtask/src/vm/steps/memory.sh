@@ -1,5 +1,5 @@
 # Few receive buffers and many senders: messages wait for them, and all arrive. Then a limit of locked memory, and forks.
-export NETMOD=verbs NETMOD_TEST_LIMIT=100
+export NETMOD=verbs NETMOD_TEST_JOB_LIMIT=100
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 run() {
     nmrun "$@" >/tmp/said 2>&1 || { cat /tmp/said; echo "$*"; exit 1; }

@@ -1,5 +1,5 @@
 # The port goes down and comes up again; the address behind its GID goes and comes back.
-export NETMOD=verbs NETMOD_TEST_LIMIT=100 NETMOD_LOG=netmod_verbs=info
+export NETMOD=verbs NETMOD_TEST_JOB_LIMIT=100 NETMOD_LOG=netmod_verbs=info
 ip() { /usr/bin/ip "$@"; }
 fail() { cat /tmp/said; echo "$*"; exit 1; }
 says() { grep -q "$1" /tmp/said || fail "nobody says: $1"; }

@@ -1,0 +1,137 @@
+//! `cargo xtask test`: everything, in stages.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::aarch64::{self, Aarch64};
+use crate::command::{cargo, root, run};
+use crate::install::{NEEDS, NEEDS_AARCH64, VM, all_there, install};
+use crate::options::Options;
+use crate::skip::{NO_SKIP, SKIP_LOG};
+use crate::stages::Stages;
+use crate::tests::programs::{self, Built};
+use crate::tests::run as tests;
+use crate::vm::{self, Machine};
+use crate::{disk, jobs, libfabric};
+
+/// Seconds for each fuzz target. The time that the seed comes from differs with each run.
+const FUZZ_SECONDS: &str = "2";
+
+/// Runs everything, and shows how long each stage takes, also if one fails.
+///
+/// # Errors
+/// If a stage fails; later ones do not run.
+pub(crate) fn test(options: Options, json: bool) -> Result<(), String> {
+    let mut stages = Stages::default();
+    let mut skipped = Vec::new();
+    let result = run_all(options, &mut stages, &mut skipped);
+    if json {
+        print!("{}", stages.json());
+    } else {
+        eprint!("xtask: stages\n{}", stages.table());
+    }
+    result?;
+    skipped.sort();
+    skipped.dedup();
+    eprintln!("xtask: all tests passed");
+    for what in &skipped {
+        eprintln!("xtask: not tested: {what}");
+    }
+    Ok(())
+}
+
+fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> Result<(), String> {
+    disk::check()?;
+    let tools = stages.run("tools", || Tools::get(options, skipped))?;
+    stages.run("format, lints, checks", || jobs::lint(options, skipped))?;
+    stages.run("documentation", jobs::doc)?;
+    let packages = programs::packages()?;
+    let built = stages.run("build", || programs::build(&packages))?;
+    let log = Log::new(options, &tools)?;
+    let (together, alone) = tests::divide(&built.tests);
+    // A failure does not keep the other group from running.
+    let first = stages.run("tests of crates", || tests::together(&together, &log.variables, &log.folder));
+    let second = stages.run("tests of jobs", || tests::one_by_one(&alone, &log.variables, &log.folder));
+    first.and(second)?;
+    stages.run("fuzzing", || {
+        let fuzz = built.path("netmod-fuzz", "bin netmod-fuzz")?;
+        run(Command::new(fuzz).args(["--seconds", FUZZ_SECONDS]))
+    })?;
+    stages.run("tests in documentation", || {
+        run(cargo().args(["test", "--workspace", "--doc", "--quiet"]).envs(log.variables.clone()))
+    })?;
+    if let Some(aarch64) = tools.aarch64 {
+        stages.run("aarch64", || aarch64.test())?;
+    }
+    if let Some(machine) = tools.machine {
+        stages.run("virtual machine", || in_machine(&machine, &built))?;
+    }
+    skipped.extend(log.skipped()?);
+    Ok(())
+}
+
+fn in_machine(machine: &Machine, built: &Built) -> Result<(), String> {
+    let status = machine
+        .test(&vm::Asked::default(), &|package, target| built.path(package, target).map(PathBuf::from))?;
+    if status == 0 { Ok(()) } else { Err("tests in the virtual machine have failed".into()) }
+}
+
+/// Tools of this machine for some of the tests.
+struct Tools {
+    second_libfabric: Option<PathBuf>,
+    machine: Option<Machine>,
+    aarch64: Option<Aarch64>,
+}
+
+impl Tools {
+    /// Installs what is missing, if that is allowed.
+    fn get(options: Options, skipped: &mut Vec<String>) -> Result<Tools, String> {
+        skipped.extend(install(options, NEEDS.iter().chain(VM).chain(NEEDS_AARCH64))?);
+        let second_libfabric = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
+        let (mut machine, mut aarch64) = (None, None);
+        // What is missing is among the skipped already.
+        if all_there(VM) {
+            machine = vm::machine(options).map_err(|why| skipped.push(why)).ok();
+        }
+        if all_there(NEEDS_AARCH64) {
+            aarch64 = aarch64::toolchain(options).map_err(|why| skipped.push(why)).ok();
+        }
+        if options.no_skip && !skipped.is_empty() {
+            return Err(format!("cannot test {}", skipped.join("; ")));
+        }
+        Ok(Tools { second_libfabric, machine, aarch64 })
+    }
+}
+
+/// Files that tests write, and the variables that name them.
+struct Log {
+    folder: PathBuf,
+    skipped: PathBuf,
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+impl Log {
+    fn new(options: Options, tools: &Tools) -> Result<Log, String> {
+        let folder = root().join("target").join("test-logs");
+        let skipped = folder.join("skipped.txt");
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(&skipped, ""))
+            .map_err(|e| format!("cannot write {}: {e}", skipped.display()))?;
+        let mut variables = vec![(SKIP_LOG, skipped.clone()), (BUILT, "1".into())];
+        if options.no_skip {
+            variables.push((NO_SKIP, "1".into()));
+        }
+        variables.extend(tools.second_libfabric.clone().map(|library| (libfabric::VARIABLE, library)));
+        Ok(Log { folder, skipped, variables })
+    }
+
+    /// Returns what tests have skipped.
+    fn skipped(&self) -> Result<Vec<String>, String> {
+        let text = std::fs::read_to_string(&self.skipped)
+            .map_err(|e| format!("cannot read {}: {e}", self.skipped.display()))?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+}
+
+/// Variable that makes tests start programs as they are, and not build them.
+const BUILT: &str = "NETMOD_TEST_BUILT";
