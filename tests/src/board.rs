@@ -1,4 +1,5 @@
-//! An in-memory job: the process manager of ranks that are threads of one process, and their watchdog.
+//! An in-memory job: the process manager of ranks that are threads of one process, and their
+//! watchdog.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -17,9 +18,9 @@ use ch3_shim::{Bootstrap, Device};
 
 use crate::factory::NetmodFactory;
 
-/// How long a job may take before it counts as hung.
+/// Time after which a job counts as hung.
 pub const JOB_LIMIT: Duration = Duration::from_secs(120);
-/// How long the others may go on after a rank has panicked.
+/// Time that the others may go on after a rank has panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ struct State {
     died: Vec<u32>,
     finalized: Vec<bool>,
     aborted: Option<String>,
-    /// What each rank says it is doing.
+    /// Present activity of each rank, in its own words.
     doing: Vec<String>,
 }
 
@@ -116,7 +117,7 @@ impl Board {
         place
     }
 
-    /// What each rank said last with [`doing`].
+    /// Returns each rank's last words to [`doing`].
     pub fn describe(&self) -> String {
         let state = self.shared.lock();
         let line = |(r, d): (usize, &String)| {
@@ -133,7 +134,7 @@ pub struct Place {
     rank: u32,
     shared: Arc<Shared>,
     wake: UnixStream,
-    /// Why no value can be looked up.
+    /// The reason why no value can be looked up.
     refuses: Option<Receiver<String>>,
 }
 
@@ -241,12 +242,12 @@ pub fn doing(what: impl Into<String>) {
     });
 }
 
-/// Runs a job of `ranks` threads, each with a device of its own that `body` uses and that is finalized
-/// afterwards; results in the order of ranks.
+/// Runs a job of `ranks` threads, each with a device of its own that `body` uses and that is
+/// finalized afterwards; results in the order of ranks.
 ///
 /// # Panics
-/// With a rank's panic; if a rank cannot finalize, or has requests left then; if the job takes longer
-/// than [`JOB_LIMIT`].
+/// With a rank's panic; if a rank cannot finalize, or has requests left then; if the job takes
+/// longer than [`JOB_LIMIT`].
 pub fn run_job<F: NetmodFactory, R: Send + 'static>(
     factory: &F,
     ranks: u32,
@@ -255,7 +256,7 @@ pub fn run_job<F: NetmodFactory, R: Send + 'static>(
     run_job_with(factory, ranks, |_| {}, body)
 }
 
-/// As [`run_job`], with a configuration that `tune` has changed.
+/// Runs a job like [`run_job`], with a configuration that `tune` has changed.
 ///
 /// # Panics
 /// As [`run_job`].
@@ -345,8 +346,8 @@ pub fn run_devices<F: NetmodFactory, R: Send + 'static>(
     results.into_iter().flatten().collect()
 }
 
-/// Makes progress until no request is left. A packet of the device's own may still wait for room in the
-/// network when all messages of a case have been received.
+/// Makes progress until no request is left. A packet of the device's own may still wait for room in
+/// the network when all messages of a case have been received.
 ///
 /// # Panics
 /// If some are left after a long time.

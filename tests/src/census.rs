@@ -1,4 +1,4 @@
-//! What a process holds of its system, counted twice: what has become more was left behind.
+//! Resources that a process holds, counted twice: growth was left behind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::sys::allocated;
 
-/// How many there are of each kind.
+/// Counts of each kind.
 type Kinds = BTreeMap<String, u64>;
 
-/// What a process holds. Descriptors, threads, mappings and files by what they are, since numbers alone do not say who has left them.
+/// Resources of a process. Descriptors, threads, mappings and files are kept by name, since numbers
+/// alone do not say who has left them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     descriptors: Kinds,
@@ -25,16 +26,16 @@ pub struct Census {
     resident: u64,
 }
 
-/// What may be more than it was before, in bytes. Of descriptors, threads and files nothing may.
+/// Allowed growth in bytes. Descriptors, threads and files must not grow.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Of allocated memory.
+    /// Allowed growth of allocated memory.
     pub allocated: u64,
-    /// Of mapped memory, and of memory that is in use.
+    /// Allowed growth of mapped memory, and of memory in use.
     pub mapped: u64,
 }
 
-/// What was left behind, in words.
+/// Resources that were left behind, as text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Left(String);
 
@@ -68,7 +69,7 @@ fn text(file: &str) -> String {
     fs::read_to_string(file).unwrap_or_else(|e| panic!("{file}: {e}"))
 }
 
-/// Whether a file's name has a number in it that is this one.
+/// Returns true if a file's name contains this number.
 fn carries(name: &str, number: u32) -> bool {
     name.split(|c: char| !c.is_ascii_digit()).any(|part| part.parse() == Ok(number))
 }
@@ -88,7 +89,7 @@ fn mapped(maps: &str) -> Kinds {
 }
 
 impl Census {
-    /// What this process holds now.
+    /// Counts the resources that this process holds now.
     ///
     /// # Panics
     /// If `/proc` cannot be read.
@@ -110,7 +111,7 @@ impl Census {
         }
     }
 
-    /// What is more now than it was at `before`, beyond what is allowed.
+    /// Returns the growth since `before` beyond what is allowed.
     ///
     /// # Errors
     /// What that is.
@@ -139,7 +140,8 @@ impl Census {
         if left.is_empty() { Ok(()) } else { Err(Left(left.join(", "))) }
     }
 
-    /// As [`Census::since`] of what the process holds now; waits a while for threads that are about to end.
+    /// Returns [`Census::since`] of the resources held now; waits a while for threads that are
+    /// about to end.
     ///
     /// # Errors
     /// As there.

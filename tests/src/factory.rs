@@ -1,4 +1,4 @@
-//! What the suite needs of a netmod: how to make a device over it, and what it can do.
+//! The suite's needs of a netmod: making a device over it, and its abilities.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 use crate::jobs::launch::skip;
 use crate::loopback::{Fabric, LoopbackNetmod, Options};
 
-/// What a netmod, or the way it is set up, allows.
+/// Abilities of a netmod, or of the way it is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Longest message that goes through in a second or so.
@@ -27,18 +27,18 @@ pub struct Capabilities {
 
 /// Makes the devices of a job over one netmod.
 pub trait NetmodFactory: Clone + Send + Sync + 'static {
-    /// What the ranks of a job share.
+    /// State that the ranks of a job share.
     type Job: Send + Sync + 'static;
 
     /// For messages.
     fn name(&self) -> String;
 
-    /// Whether this machine has what it takes; if not, a line says why `test` is skipped.
+    /// Returns true if this machine can run it; if not, a line says why `test` is skipped.
     fn is_available(&self, _test: &str) -> bool {
         true
     }
 
-    /// What it allows.
+    /// Returns its abilities.
     fn capabilities(&self) -> Capabilities;
 
     /// The configuration of the devices, before a case changes it.
@@ -61,7 +61,7 @@ pub trait NetmodFactory: Clone + Send + Sync + 'static {
     /// The bare netmod of one rank of a job of `ranks`, for tests below the device.
     fn netmod(&self, job: &Self::Job, rank: u32, ranks: u32) -> NetSet;
 
-    /// What the watchdog should tell of a job that hangs.
+    /// Returns the watchdog's words for a job that hangs.
     fn describe(&self, _job: &Self::Job) -> String {
         String::new()
     }
@@ -149,9 +149,9 @@ impl NetmodFactory for Rails {
 /// Devices over a provider of libfabric.
 #[derive(Clone, Debug)]
 pub struct Ofi {
-    /// As in `NETMOD_OFI_PROVIDER`.
+    /// Value of `NETMOD_OFI_PROVIDER`.
     pub provider: &'static str,
-    /// As in `NETMOD_OFI_LIBRARY`.
+    /// Value of `NETMOD_OFI_LIBRARY`.
     pub library: &'static str,
     /// See [`Capabilities::max_bytes`].
     pub max_bytes: usize,
@@ -166,8 +166,8 @@ impl NetmodFactory for Ofi {
         format!("ofi {}", self.provider)
     }
 
-    /// libfabric 1.17's `shm` keeps pointers to endpoints of its own process that have been closed; processes do not meet that, ranks
-    /// that are threads do when one of them dies.
+    /// libfabric 1.17's `shm` keeps pointers to endpoints of its own process that have been closed;
+    /// processes do not meet that, ranks that are threads do when one of them dies.
     fn is_available(&self, test: &str) -> bool {
         if self.provider == "shm" && ["a_peer_dies", "a_flooded_peer_dies"].contains(&test) {
             println!("{} {test}: not with ranks that are threads; see the tests of jobs", self.name());
@@ -223,7 +223,8 @@ impl NetmodFactory for Ofi {
 #[derive(Clone, Debug, Default)]
 pub struct Shm;
 
-/// What the ranks of a job over shared memory have in common: a folder of their own, which goes with the job.
+/// State that the ranks of a job over shared memory share: a folder of their own, which goes with
+/// the job.
 #[derive(Debug)]
 pub struct ShmJob {
     folder: std::path::PathBuf,
@@ -298,8 +299,8 @@ impl NetmodFactory for Shm {
     }
 }
 
-/// Devices over shared memory within pairs of ranks, and over TCP between these: as on nodes with two ranks each, or in
-/// containers of one machine that have a `/dev/shm` each.
+/// Devices over shared memory within pairs of ranks, and over TCP between these: as on nodes with
+/// two ranks each, or in containers of one machine that have a `/dev/shm` each.
 #[derive(Clone, Debug, Default)]
 pub struct Islands;
 
@@ -342,7 +343,7 @@ impl NetmodFactory for Islands {
 /// Devices over the netmod in memory.
 #[derive(Clone, Debug)]
 pub struct Loopback {
-    /// How it delivers.
+    /// Way of delivery.
     pub options: Options,
     /// See [`Capabilities::max_bytes`].
     pub max_bytes: usize,
@@ -391,9 +392,9 @@ impl NetmodFactory for Loopback {
 /// Another factory's devices, with faults injected.
 #[derive(Clone, Debug)]
 pub struct Faults<F> {
-    /// What is wrapped.
+    /// Factory of the wrapped netmod.
     pub inner: F,
-    /// Which faults.
+    /// Faults to inject.
     pub plan: FaultPlan,
     /// See [`Capabilities::max_bytes`].
     pub max_bytes: usize,
@@ -494,7 +495,7 @@ impl NetmodFactory for Captured {
 /// Another factory's devices, with hardly any room for messages without a receive.
 #[derive(Clone, Debug)]
 pub struct Tight<F> {
-    /// What is made tight.
+    /// Factory of the netmod with tight limits.
     pub inner: F,
     /// `NETMOD_EAGER_WINDOW`.
     pub window: usize,
@@ -544,7 +545,7 @@ impl<F: NetmodFactory> NetmodFactory for Tight<F> {
 /// Another factory's devices, with a mode for large messages: those of more than 24 KiB.
 #[derive(Clone, Debug)]
 pub struct Lmt<F> {
-    /// What carries the packets.
+    /// Factory of the netmod that carries the packets.
     pub inner: F,
     /// `NETMOD_LMT`.
     pub mode: &'static str,

@@ -1,4 +1,5 @@
-//! Hosts in one machine: network namespaces, with cables, switches and routers between them, in which jobs run.
+//! Hosts in one machine: network namespaces, with cables, switches and routers between them, in
+//! which jobs run.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -142,8 +143,8 @@ impl Hosts {
         self.run_ranks(1, &[env, &[OVER_TCP]].concat(), [&[], &[]], case)
     }
 
-    /// Runs a case with the first `each` ranks on the first host and as many on the second, with `env` in all of them and
-    /// `own` in those of each host.
+    /// Runs a case with the first `each` ranks on the first host and as many on the second, with
+    /// `env` in all of them and `own` in those of each host.
     pub fn run_ranks(
         &self,
         each: u32,

@@ -9,7 +9,8 @@ use crate::jobs::launch::skip;
 /// Names the file of the second one; `cargo xtask test` sets it.
 pub const SECOND: &str = "NETMOD_TEST_OFI_LIBRARY";
 
-/// Whether the system has libfabric, or `NETMOD_OFI_LIBRARY` names one; if not, it was said that the test is skipped.
+/// Returns the system's libfabric, or the one that `NETMOD_OFI_LIBRARY` names. If there is none,
+/// a line says that the test is skipped.
 ///
 /// # Panics
 /// If there is none and `NETMOD_TEST_NO_SKIP=1`.
@@ -26,8 +27,9 @@ pub fn first_or_skip(test: &str) -> Option<libfabric_sys::Library> {
     }
 }
 
-/// The variables with which a process uses the second libfabric, and the providers that came with it; if there is none, it was said
-/// that the test is skipped. Two of them in one process do not get on with each other.
+/// The variables with which a process uses the second libfabric, and the providers that came with
+/// it; if there is none, it was said that the test is skipped. Two of them in one process do not
+/// get on with each other.
 ///
 /// # Panics
 /// If there is none and `NETMOD_TEST_NO_SKIP=1`.
@@ -53,7 +55,7 @@ pub fn again_with<V: AsRef<OsStr>>(test: &str, variables: &[(&str, V)]) {
     assert!(text.contains("1 passed"), "{test}:\n{text}");
 }
 
-/// As [`again_with`], the tests of a module.
+/// Runs the tests of a module again; see [`again_with`].
 ///
 /// # Panics
 /// If one fails, or there are none.

@@ -1,4 +1,5 @@
-//! An allocator that keeps large blocks after they are freed, and sees whether somebody writes to them all the same.
+//! An allocator that keeps large blocks after they are freed, and sees whether somebody writes to
+//! them all the same.
 
 #![allow(unsafe_code)]
 
@@ -6,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// The system's allocator, which never gives back blocks of [`LARGE`] bytes or more: they are filled with a pattern that
-/// [`disturbed`] looks for. For `#[global_allocator]`.
+/// The system's allocator, which never gives back blocks of [`LARGE`] bytes or more: they are
+/// filled with a pattern that [`disturbed`] looks for. For `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Quarantine;
 
@@ -15,7 +16,7 @@ pub struct Quarantine;
 pub const LARGE: usize = 256 << 10;
 /// Most blocks that are looked after.
 const PLACES: usize = 1024;
-/// What freed memory is filled with.
+/// The byte that fills freed memory.
 const POISON: u8 = 0xDB;
 
 struct Freed {
@@ -27,7 +28,8 @@ static FREED: [Freed; PLACES] =
     [const { Freed { at: AtomicPtr::new(ptr::null_mut()), len: AtomicUsize::new(0) } }; PLACES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is the system's allocator's; a block that is not given back to it is given to nobody else.
+// SAFETY: everything is the system's allocator's; a block that is not given back to it is given to
+// nobody else.
 unsafe impl GlobalAlloc for Quarantine {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
@@ -58,8 +60,8 @@ pub fn disturbed() -> usize {
     let is_disturbed = |place: &&Freed| {
         let at = place.at.load(Ordering::Acquire);
         let len = if at.is_null() { 0 } else { place.len.load(Ordering::Relaxed) };
-        // SAFETY: the block is never given back. Each byte is read for itself and for real, since somebody may be
-        // writing against all rules.
+        // SAFETY: the block is never given back. Each byte is read for itself and for real, since
+        // somebody may be writing against all rules.
         (0..len).any(|i| unsafe { ptr::read_volatile(at.add(i)) } != POISON)
     };
     FREED[..count].iter().filter(is_disturbed).count()

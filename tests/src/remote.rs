@@ -1,4 +1,5 @@
-//! One-sided transfers of a scripted device: nothing is moved, it is about what is registered and when.
+//! One-sided transfers of a scripted device: nothing is moved, it is about what is registered and
+//! when.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
 use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
-/// What is registered, and for what; shared with the test.
+/// Registered regions and their purposes; shared with the test.
 #[derive(Clone, Debug, Default)]
 pub struct Regions(Arc<Mutex<Vec<(RegionId, Access)>>>);
 
@@ -16,7 +17,7 @@ impl Regions {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many regions are registered.
+    /// Returns the number of registered regions.
     pub fn live(&self) -> usize {
         self.change(|all| all.len())
     }

@@ -1,4 +1,5 @@
-//! Holds back a system call of a thread, so that a test can act between a claim and what follows it (`seccomp_unotify(2)`).
+//! Holds back a system call of a thread, so that a test can act between a claim and what follows it
+//! (`seccomp_unotify(2)`).
 
 #![allow(unsafe_code)]
 
@@ -26,8 +27,8 @@ fn check(result: c_long) -> io::Result<c_long> {
 }
 
 impl Stall {
-    /// Holds back the calls of this number that the calling thread makes from now on. When the value is dropped they
-    /// fail with `ENOSYS`.
+    /// Holds back the calls of this number that the calling thread makes from now on. When the
+    /// value is dropped they fail with `ENOSYS`.
     ///
     /// # Errors
     /// If the kernel has no such notifications, or somebody else has asked for them already.

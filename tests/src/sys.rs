@@ -1,5 +1,5 @@
-//! Raw memory of the tests: receive buffers on loan, direct receives, memory lent to raw requests, and an
-//! allocator that counts.
+//! Raw memory of the tests: receive buffers on loan, direct receives, memory lent to raw requests,
+//! and an allocator that counts.
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use netmod_core::{Core, Datatype, IoVec, RxBuf, Segment, VcId};
 
-/// What returned receive memory is overwritten with, so that late readers are noticed.
+/// The byte that overwrites returned receive memory, so that late readers are noticed.
 const POISON: u8 = 0xDB;
 
 /// Receive memory: pieces of it are on loan to the engine until they are given back.
@@ -22,7 +22,8 @@ pub struct Arena {
     lent: u64,
 }
 
-// SAFETY: the arena owns its memory, and hands out addresses under the contract of `netmod_core::buf`.
+// SAFETY: the arena owns its memory, and hands out addresses under the contract of
+// `netmod_core::buf`.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -47,15 +48,15 @@ impl Arena {
         let at = self.used;
         let mut to = at;
         for part in parts {
-            // SAFETY: `to + part.len() <= used + n <= len`; the part beyond `used` is not on loan, and no
-            // slice of the caller's lies in the arena, of which no reference is ever made.
+            // SAFETY: `to + part.len() <= used + n <= len`; the part beyond `used` is not on loan,
+            // and no slice of the caller's lies in the arena, of which no reference is ever made.
             unsafe { ptr::copy_nonoverlapping(part.as_ptr(), self.base.as_ptr().add(to), part.len()) };
             to += part.len();
         }
         self.used = to;
         self.lent += 1;
-        // SAFETY: the bytes are initialised, stay where they are until all loans have been returned, and
-        // are not written before that.
+        // SAFETY: the bytes are initialised, stay where they are until all loans have been
+        // returned, and are not written before that.
         unsafe { RxBuf::new(self.base.add(at), n, at as u64) }
     }
 
@@ -90,19 +91,20 @@ impl Drop for Arena {
     }
 }
 
-/// What a direct receive did.
+/// Result of a direct receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direct {
     /// Bytes that went into the receive.
     pub taken: usize,
-    /// Whether that was its end: `RecvDone` must be pushed.
+    /// True if that was its end: `RecvDone` must be pushed.
     pub done: bool,
-    /// Whether the receive's target was filled to its end, so that what follows may be delivered behind it.
+    /// True if the receive's target was filled to its end, so that later bytes may be delivered
+    /// after it.
     pub filled: bool,
 }
 
-/// Writes as much of `src` into the active receive of a VC as has room there. `None` if no receive is
-/// active.
+/// Writes as much of `src` into the active receive of a VC as has room there. `None` if no receive
+/// is active.
 pub fn receive_direct(core: &mut Core, vc: VcId, src: [&[u8]; 2]) -> Option<Direct> {
     let mut iov = [IoVec::EMPTY; 64];
     let target = core.recv_target(vc, &mut iov);
@@ -133,8 +135,8 @@ pub fn receive_direct(core: &mut Core, vc: VcId, src: [&[u8]; 2]) -> Option<Dire
     Some(Direct { taken, done, filled: target.whole && taken == target.bytes })
 }
 
-/// Memory for raw requests. It is never freed, and only ever reached by its address, so that a request
-/// may keep using it whatever becomes of the test.
+/// Memory for raw requests. It is never freed, and only ever reached by its address, so that a
+/// request may keep using it whatever becomes of the test.
 #[derive(Debug)]
 pub struct Area {
     base: *mut u8,
@@ -187,7 +189,7 @@ impl Area {
 #[derive(Debug)]
 pub struct Counting;
 
-/// What one thread has asked of [`Counting`] since a [`count_from_here`].
+/// Requests of one thread to [`Counting`] since a [`count_from_here`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
     /// Blocks asked for, reallocations included.
@@ -206,7 +208,7 @@ pub fn count_from_here() {
     COUNT.set(Allocations::default());
 }
 
-/// What this thread has allocated since [`count_from_here`].
+/// Returns what this thread has allocated since [`count_from_here`].
 pub fn counted() -> Allocations {
     COUNT.get()
 }
@@ -249,8 +251,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that `malloc` has given out in this process, to Rust and to libraries, and that were not freed; 0 where the C library does
-/// not say.
+/// Bytes that `malloc` has given out in this process, to Rust and to libraries, and that were not
+/// freed; 0 where the C library does not say.
 pub fn allocated() -> u64 {
     #[cfg(target_env = "gnu")]
     {

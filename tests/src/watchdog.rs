@@ -1,5 +1,5 @@
-//! A watchdog for tests whose ranks are threads of the test's own process: one that hangs fails, instead of
-//! holding up all that is behind it.
+//! A watchdog for tests whose ranks are threads of the test's own process: one that hangs fails,
+//! instead of holding up all that is behind it.
 //!
 //! A thread that hangs cannot be ended, so it is the process that ends: with the name of the test.
 

@@ -1,4 +1,5 @@
-//! Jobs whose ranks were started with different settings: both ends of a VC come to the same choice, or say why not.
+//! Jobs whose ranks were started with different settings: both ends of a VC come to the same
+//! choice, or say why not.
 
 use std::os::fd::RawFd;
 use std::process::Command;
@@ -70,7 +71,8 @@ fn ranks_with_other_orders_agree_over_libfabric() {
     }
 }
 
-/// What each end may have as it likes, and what one tells the other: with other values the job does as well.
+/// Settings that each end may choose, or that one tells the other: the job works with other values
+/// too.
 #[test]
 fn ranks_with_other_settings_understand_each_other() {
     let dir = std::env::temp_dir();
@@ -124,7 +126,7 @@ fn ranks_with_other_settings_understand_each_other_over_libfabric() {
     }
 }
 
-/// What all must have alike, and cannot be had otherwise, is an error that names both.
+/// Settings that must be alike, and differ, give an error that names both.
 #[test]
 fn another_number_of_engines_is_an_error() {
     let done = by_rank("NETMOD_ENGINES", &["1", "2"], &[], &["threads", "2", "4"]);
@@ -143,8 +145,8 @@ fn ranks_without_a_common_netmod_say_so() {
     assert!(done.output.lines().any(|l| told(&l)), "{done}");
 }
 
-/// A process manager that shows a rank another card of its peers than they have published: with the section `device` of its
-/// own. So the rank takes its own order for theirs.
+/// A process manager that shows a rank another card of its peers than they have published: with the
+/// section `device` of its own. So the rank takes its own order for theirs.
 struct Mistaken {
     inner: Box<dyn Bootstrap>,
     own: Vec<u8>,
@@ -235,7 +237,8 @@ impl NetmodFactory for AtOdds {
     }
 }
 
-/// The two ends differ in what they know of each other, and both connect at once: each is told so, by either netmod.
+/// The two ends differ in what they know of each other, and both connect at once: each is told so,
+/// by either netmod.
 #[test]
 fn ends_that_have_chosen_differently_find_it_out() {
     let has_ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 }

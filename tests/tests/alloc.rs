@@ -16,9 +16,9 @@ use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 static ALLOCATOR: Counting = Counting;
 
 const WINDOW: usize = 16;
-/// Times that all is measured. Queues, and the window of a session, may grow to a size never reached
-/// before in some of them: by doubling, so that others between have none. What allocates for each
-/// message does so in all.
+/// Times that all is measured. Queues, and the window of a session, may grow to a size never
+/// reached before in some of them: by doubling, so that others between have none. What allocates
+/// for each message does so in all.
 const TIMES: usize = 8;
 const GAP: i64 = 8;
 
@@ -111,7 +111,8 @@ fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Alloca
     least(|| run(dev, rounds))
 }
 
-/// Windows of large messages from rank 0 to rank 1, which posts its receives when all have been announced.
+/// Windows of large messages from rank 0 to rank 1, which posts its receives when all have been
+/// announced.
 fn unexpected(dev: &mut Device, len: usize, rounds: usize) -> Allocations {
     let (me, world) = (dev.rank() as i32, dev.world());
     let buffers: Vec<Buffer> = (0..WINDOW).map(|_| Buffer::new(len, false)).collect();
@@ -272,7 +273,7 @@ without_sessions! {
     tcp_within_a_host_1_mib_strided: 1 << 20, true;
 }
 
-/// Who announces a message says no more of it than there is, as long as it moves by the network.
+/// An announcement takes no more than it has to say, as long as the message moves by the network.
 #[test]
 fn announced_messages_that_nobody_awaits_take_no_memory_each() {
     let tune = |cfg: &mut Config| (cfg.lmt, cfg.eager_max) = ("null", 32 << 10);

@@ -1,4 +1,5 @@
-//! Small messages over libfabric: of a burst the first one leaves at once, the others go together; of two that are alike, the second one is cut short.
+//! Small messages over libfabric: of a burst the first one leaves at once, the others go together;
+//! of two that are alike, the second one is cut short.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use netmod_tests::watchdog::Watchdog;
 /// Messages of a burst: with their headers they have room in one frame.
 const MANY: u8 = 100;
 
-/// Two processes over the fake provider, each of which does its part, with no helper that sends what is staged.
+/// Two processes over the fake provider, each of which does its part, with no helper that sends
+/// what is staged.
 fn two(part: impl Fn(&mut Device, &World) + Sync) {
     two_with("off", part);
 }
@@ -44,8 +46,8 @@ fn two_with(progress: &str, part: impl Fn(&mut Device, &World) + Sync) {
     assert_eq!(fabric.violations(), [""; 0]);
 }
 
-/// Who computes after one send has sent it; of many the others leave with the end of the call that waits for them, in one frame. After a poll the next one
-/// leaves at once again.
+/// A single send leaves before its sender computes. The others of many leave in one frame, at the
+/// end of the call that waits for them. After a poll the next one leaves at once again.
 #[test]
 fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
     let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
@@ -84,7 +86,7 @@ fn of_a_burst_the_first_message_leaves_at_once_and_the_others_together() {
     });
 }
 
-/// Of a burst before which nobody waits the others leave, too, in one frame of the helper's.
+/// The rest of a burst that nobody waits for leaves, too, in one frame of the helper's.
 #[test]
 fn of_a_burst_without_a_further_call_the_others_leave_as_well() {
     let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
@@ -116,7 +118,8 @@ fn of_a_burst_without_a_further_call_the_others_leave_as_well() {
     });
 }
 
-/// What is like the last message of up to 16 bytes, but for these, takes 32 bytes of the device, headers included.
+/// A message that differs from the last one only in up to 16 bytes of payload takes 32 bytes of the
+/// device, headers included.
 #[test]
 fn a_message_like_the_last_takes_a_short_frame() {
     let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));

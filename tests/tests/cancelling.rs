@@ -1,6 +1,7 @@
-//! Cancelling. What a program may repeat without its peer's help takes bounded memory, however often
-//! it is repeated: sends that are cancelled before they left, receives that are cancelled, probes,
-//! ports that are opened and closed. And a cancelled send keeps its memory while the netmod needs it.
+//! Cancelling. What a program may repeat without its peer's help takes bounded memory, however
+//! often it is repeated: sends that are cancelled before they left, receives that are cancelled,
+//! probes, ports that are opened and closed. And a cancelled send keeps its memory while the netmod
+//! needs it.
 
 use std::sync::{Arc, Barrier};
 
@@ -33,7 +34,7 @@ fn flood(tune: impl Fn(&mut Config) + Send + 'static, body: impl Fn(&mut Device)
     });
 }
 
-/// What may be left of a flood: a few packets, and no request.
+/// Allowed rest of a flood: a few packets, and no request.
 #[track_caller]
 fn nothing_left(dev: &Device, what: &str) {
     assert_eq!(dev.live_requests(), 0, "{what}");

@@ -1,4 +1,4 @@
-//! Whatever ends a VC, it leaves its netmod's charge, once.
+//! A VC leaves its netmod's charge once, whatever ends it.
 
 use std::time::Duration;
 

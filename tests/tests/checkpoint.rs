@@ -1,4 +1,5 @@
-//! Checkpoints in the middle of traffic: the device holds no socket then, and nothing is lost or doubled.
+//! Checkpoints in the middle of traffic: the device holds no socket then, and nothing is lost or
+//! doubled.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
@@ -62,7 +63,7 @@ fn mortal(cfg: &mut Config) {
 
 const TUNES: [fn(&mut Config); 5] = [plain, checked, local, local_checked, mortal];
 
-/// What rank `from` sends in a round.
+/// Returns the message of rank `from` in a round.
 fn plan(from: u32, round: u64) -> Vec<(u64, usize)> {
     let mut dice = Random::new(seed(&[u64::from(from), round, 77]));
     (0..12).map(|i| (seed(&[u64::from(from), round, i]), SIZES[dice.below(SIZES.len())])).collect()
@@ -214,7 +215,8 @@ fn a_peer_that_sends_while_the_other_one_is_away() {
     });
 }
 
-/// The port is taken meanwhile: the peer learns of the new one, and finds it when the connection breaks.
+/// The port is taken meanwhile: the peer learns of the new one, and finds it when the connection
+/// breaks.
 #[test]
 fn a_restart_with_another_port() {
     let _alone = alone();
@@ -268,7 +270,8 @@ fn a_peer_that_does_not_come_back_is_given_up() {
     assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
 }
 
-/// The checkpoints of one side, with no traffic of its own: the connection lasts only as long as one checkpoint needs.
+/// The checkpoints of one side, with no traffic of its own: the connection lasts only as long as
+/// one checkpoint needs.
 #[test]
 fn a_connection_that_is_not_resumed_otherwise_is_for_each_checkpoint() {
     let _alone = alone();
@@ -304,7 +307,7 @@ fn a_restart_without_a_shutdown_is_refused() {
     });
 }
 
-/// What this process has of the memory that ranks share: mappings, and descriptors.
+/// Returns the shared memory that this process holds: mappings, and descriptors.
 fn shared() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("the mappings of this process");
     let files = std::fs::read_dir("/proc/self/fd").expect("the list of descriptors").flatten();
@@ -391,7 +394,7 @@ fn shared_memory_of_those_who_leave_and_who_stay() {
     }
 }
 
-/// What is first sent to a rank that is away waits for it, and what a rank sends that is away.
+/// A first message to a rank that is away waits for it, and so does one that such a rank sends.
 #[test]
 fn shared_memory_that_is_first_used_meanwhile() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! `NETMOD_CHECKSUM=on`: whichever bit is flipped on the way, it is reported with its place, and no wrong
-//! byte arrives.
+//! `NETMOD_CHECKSUM=on`: whichever bit is flipped on the way, it is reported with its place, and no
+//! wrong byte arrives.
 
 use ch3_shim::Config;
 use ch3_shim::{Device, Error};
@@ -9,14 +9,16 @@ use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
 use netmod_tests::jobs::tap::{Flips, Proxy, Tap};
 
-/// More bytes than the handshakes of two dials that cross have, either way: what is flipped behind them is a message's.
+/// More bytes than the handshakes of two dials that cross have, either way: what is flipped behind
+/// them is a message's.
 const HANDSHAKE: u64 = 1024;
 
 fn on(cfg: &mut Config) {
     cfg.set("NETMOD_CHECKSUM", "on").expect("a setting");
 }
 
-/// Both ranks listen behind proxies. Either of those may get the connection, so that they share what they flip.
+/// Both ranks listen behind proxies. Either of those may get the connection, so that they share
+/// what they flip.
 fn behind_proxies() -> (Tap, Flips) {
     let (tap, flips) = (Tap::default(), Flips::default());
     for rank in 0..2 {
@@ -49,7 +51,8 @@ fn nothing_is_reported_if_nothing_is_altered() {
     }
 }
 
-/// One at a time: what is flipped on a connection that another one has replaced meanwhile is nobody's to report.
+/// One at a time: what is flipped on a connection that another one has replaced meanwhile is
+/// nobody's to report.
 #[test]
 fn a_flipped_bit_is_reported_and_what_it_was_part_of_is_sent_again() {
     let mut random = Random::new(7);
@@ -103,7 +106,7 @@ fn without_sessions_it_takes_the_vc_down_and_the_error_says_where() {
     assert_eq!(texts.iter().filter(told).count(), 1, "{texts:?}");
 }
 
-/// If one side has it off, there are no checks, and messages flow.
+/// Messages flow without checks if one side has them off.
 #[test]
 fn it_holds_where_both_sides_have_it_on() {
     let tap = Tap::default();

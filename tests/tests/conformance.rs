@@ -1,4 +1,5 @@
-//! The conformance suite for TCP, for shared memory, and for the netmod in memory with deliveries cut in several ways.
+//! The conformance suite for TCP, for shared memory, and for the netmod in memory with deliveries
+//! cut in several ways.
 
 use netmod_tests::factory::{Loopback, Shm, Tcp};
 use netmod_tests::loopback::{Cut, Options};

@@ -1,5 +1,6 @@
-//! The conformance suite over the fake provider: strict in all that providers demand, odd in all that they may do, and poor in all
-//! that they may lack. What a strict provider would not have stood, and what is left open at the end, is a failure.
+//! The conformance suite over the fake provider: strict in all that providers demand, odd in all
+//! that they may do, and poor in all that they may lack. What a strict provider would not have
+//! stood, and what is left open at the end, is a failure.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -116,7 +117,7 @@ fn an_init_fails() {
     closing::an_init_fails(&poor());
 }
 
-/// What the provider refuses at first leaves although the sender makes no further call.
+/// A message that the provider refuses at first leaves without a further call of the sender.
 #[test]
 fn what_was_refused_leaves_while_its_sender_computes() {
     const LIMIT: Duration = Duration::from_secs(30);

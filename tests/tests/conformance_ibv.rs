@@ -1,7 +1,7 @@
 //! The conformance suite over verbs on this host's devices, in each mode of large messages.
 //!
-//! There is a device in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are ignored, and say why they skip
-//! if they are asked for all the same.
+//! There is a device in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are
+//! ignored, and say why they skip if they are asked for all the same.
 
 use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};

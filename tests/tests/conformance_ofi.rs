@@ -1,5 +1,6 @@
-//! The conformance suite over libfabric's providers, and over each way of large messages; with a second libfabric over TCP, and with
-//! `NETMOD_TEST_LIBRARIES=all` over TCP's ways of large messages, too.
+//! The conformance suite over libfabric's providers, and over each way of large messages; with a
+//! second libfabric over TCP, and with `NETMOD_TEST_LIBRARIES=all` over TCP's ways of large
+//! messages, too.
 
 use std::sync::LazyLock;
 
@@ -43,8 +44,8 @@ fn an_init_fails() {
     }
 }
 
-/// Over `tcp` alone: the second libfabric has no `net`, `sockets` or `udp;ofi_rxd`, and endpoints of its `shm` within one process do not
-/// hear each other (jobs of processes use that).
+/// Over `tcp` alone: the second libfabric has no `net`, `sockets` or `udp;ofi_rxd`, and endpoints
+/// of its `shm` within one process do not hear each other (jobs of processes use that).
 #[test]
 fn the_same_with_a_second_library() {
     let Some(variables) = second_or_skip("the suite with another version of libfabric") else { return };

@@ -1,5 +1,5 @@
-//! The conformance suite with the smallest windows that can be had: most messages are announced, and many
-//! wait before they even are.
+//! The conformance suite with the smallest windows that can be had: most messages are announced,
+//! and many wait before they even are.
 
 use netmod_tests::factory::{Loopback, Tcp, Tight};
 use netmod_tests::loopback::{Cut, Options};

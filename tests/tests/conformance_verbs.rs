@@ -1,6 +1,6 @@
-//! The conformance suite over verbs, on simulated devices: plain ones, poor ones, and a network that delays and refuses; over reliable
-//! connections, and over XRC with several processes on a node. What hardware
-//! would have punished, and what is left open at the end, is a failure.
+//! The conformance suite over verbs, on simulated devices: plain ones, poor ones, and a network
+//! that delays and refuses; over reliable connections, and over XRC with several processes on a
+//! node. What hardware would have punished, and what is left open at the end, is a failure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -27,7 +27,7 @@ struct Sim {
     device: DeviceSettings,
     /// Bytes of receive buffers.
     rx_memory: usize,
-    /// How long a peer is silent before it is asked after.
+    /// Time of silence after which a peer is asked for a sign of life.
     detect: Duration,
     /// Over how many nodes the ranks are dealt out, if they are to use XRC.
     nodes: Option<u32>,
@@ -37,7 +37,7 @@ struct Sim {
 struct Job {
     fabric: Fabric,
     devices: Vec<DeviceId>,
-    /// What each thread has opened.
+    /// Devices that each thread has opened.
     opened: Opened,
     over: Arc<AtomicBool>,
     clock: Option<JoinHandle<()>>,
@@ -147,7 +147,8 @@ fn plain() -> Sim {
     }
 }
 
-/// Queues are short, packets and messages are short, nothing can be sent inline, and there are few receives.
+/// Queues are short, packets and messages are short, nothing can be sent inline, and there are few
+/// receives.
 fn poor() -> Sim {
     let mut sim = plain();
     sim.rx_memory = 64 << 10;

@@ -1,4 +1,5 @@
-//! The conformance suite within the wrappers: whatever they do to the bytes that is no loss, nobody notices.
+//! The conformance suite within the wrappers: whatever they do to the bytes that is no loss, nobody
+//! notices.
 
 use std::time::Duration;
 

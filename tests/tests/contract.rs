@@ -1,5 +1,5 @@
-//! The netmod contract below the device: two engines over two bare netmods, and an upper layer that answers
-//! `Complete` and `Later`.
+//! The netmod contract below the device: two engines over two bare netmods, and an upper layer that
+//! answers `Complete` and `Later`.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,7 +20,7 @@ use netmod_tests::sys::Area;
 /// First byte of the headers of this test.
 const MESSAGE: u8 = 1;
 
-/// How a receive ends once it is full.
+/// The end of a receive that is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Last {
     Complete,
@@ -37,7 +37,7 @@ struct Receiving {
 /// The layer above: receives in the order in which they were posted.
 struct Layer {
     posted: VecDeque<Receiving>,
-    /// Those whose data has begun to arrive.
+    /// Receives whose data has begun to arrive.
     active: Vec<Receiving>,
     done: Vec<Receiving>,
     /// The memory of sends, by request.
@@ -218,7 +218,7 @@ impl Pair {
         (req, sent)
     }
 
-    /// What a finished receive of rank 1 got.
+    /// Returns the data of a finished receive of rank 1.
     fn received(&self, req: ReqId) -> Vec<u8> {
         let r = self.layers[1].done.iter().find(|r| r.req == req).expect("a finished receive");
         r.area.bytes()
@@ -282,8 +282,8 @@ fn receive_excess<F: NetmodFactory>(f: &F) {
     }
 }
 
-/// Sends whose owner is told, and that are too long to be copied: it is told once, in their order. What is behind them does not wait
-/// for that.
+/// Sends whose owner is told, and that are too long to be copied: it is told once, in their order.
+/// What is behind them does not wait for that.
 fn sends_are_told<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
     let mut reqs = Vec::new();
@@ -316,7 +316,8 @@ fn sends_are_told<F: NetmodFactory>(f: &F) {
     assert!(reqs.iter().all(|r| pair.engines[0].core.is_finished(*r)));
 }
 
-/// Messages of all lengths in bursts, some of them flushed, some not, and some the last ones before the VC terminates: all come, in order.
+/// Messages of all lengths in bursts, some of them flushed, some not, and some the last ones before
+/// the VC terminates: all come, in order.
 fn bursts<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
     let mut random = Random::new(7);
@@ -363,8 +364,8 @@ fn bursts<F: NetmodFactory>(f: &F) {
     );
 }
 
-/// Terminating lets everything out first; afterwards the VC can be used again. With the VCs made without
-/// cards, the first send asks for one.
+/// Terminating lets everything out first; afterwards the VC can be used again. With the VCs made
+/// without cards, the first send asks for one.
 fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, false);
     for round in 0..5 {
@@ -461,7 +462,8 @@ fn abort<F: NetmodFactory>(f: &F) {
     pair.until("it has terminated", |p| p.layers[0].terminated == 1);
 }
 
-/// A VC that went down takes messages again once it is revived, and carries nothing of what was before.
+/// A VC that went down takes messages again once it is revived, and carries nothing of what was
+/// before.
 fn revive<F: NetmodFactory>(f: &F) {
     let mut pair = Pair::new(f, true);
     pair.post(100, 0, Last::Complete);

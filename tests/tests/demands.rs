@@ -113,7 +113,7 @@ fn a_peer_that_nobody_reaches_is_an_error_when_it_is_needed() {
     assert!(done.output.lines().any(whole), "{done}");
 }
 
-/// What the settings ask for and this host has not got.
+/// Settings ask for something that this host lacks.
 #[test]
 fn what_the_settings_want_of_tcp_and_is_not_there() {
     let taken = std::net::TcpListener::bind("0.0.0.0:0").expect("a port");
@@ -134,7 +134,8 @@ fn what_the_settings_want_of_tcp_and_is_not_there() {
     }
 }
 
-/// With few descriptors a job does without the netmod that needs most, or says what it lacks; with a few more it has all.
+/// With few descriptors a job does without the netmod that needs most, or says what it lacks; with
+/// a few more it has all.
 #[test]
 fn short_of_descriptors() {
     let mut seen = [0; 3];

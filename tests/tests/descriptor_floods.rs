@@ -1,7 +1,8 @@
-//! A flood of connections by strangers at a process that may have few descriptors: some always stay the program's, and honest peers still
-//! connect.
+//! A flood of connections by strangers at a process that may have few descriptors: some always stay
+//! the program's, and honest peers still connect.
 //!
-//! The process under attack is this program again, with a low limit: the other end of a flood takes as many descriptors.
+//! The process under attack is this program again, with a low limit: the other end of a flood takes
+//! as many descriptors.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +23,8 @@ const LIMIT: &str = "128";
 const OPENS: usize = 16;
 const HOME: &str = "home ";
 
-/// Traffic of two ranks that connect anew again and again, while the program opens files, until `stop`.
+/// Traffic of two ranks that connect anew again and again, while the program opens files, until
+/// `stop`.
 fn traffic(dev: &mut Device, stop: &AtomicBool) -> u64 {
     let (me, world) = (dev.rank(), dev.world());
     let peer = 1 - me as i32;

@@ -1,4 +1,4 @@
-//! What goes wrong below a VC: no descriptors, nobody there, somebody else there, a peer that says
+//! Faults below a VC: no descriptors, nobody there, somebody else there, a peer that says
 //! nothing, a connection that breaks. Each is an error of that VC alone that says what to do.
 
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ fn impatient(cfg: &mut Config) {
     }
 }
 
-/// A message each way, checked. The lesser rank begins, and so is the one that dials: nobody dials rank 1,
-/// whose address may lead astray.
+/// A message each way, checked. The lesser rank begins, and so is the one that dials: nobody dials
+/// rank 1, whose address may lead astray.
 fn greet(dev: &mut Device, peer: i32) {
     let (me, world) = (dev.rank() as i32, dev.world());
     let mut got = vec![0; 2000];
@@ -46,8 +46,8 @@ fn vc_error<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) -> VcError 
     }
 }
 
-/// Rank 0 of a job of 3 cannot reach rank 1, whose card leads to `detour`. The error; both of them can
-/// reach rank 2 before and after.
+/// Rank 0 of a job of 3 cannot reach rank 1, whose card leads to `detour`. The error; both of them
+/// can reach rank 2 before and after.
 fn unreachable_peer(detour: impl Fn(SocketAddr) -> SocketAddr + Send + 'static) -> VcError {
     let tap = Tap::default();
     tap.detour(1, detour);
@@ -142,7 +142,7 @@ fn a_listener_that_says_nothing() {
     says(&e, &["no answer in time", "firewall"]);
 }
 
-/// As a stopped process: the kernel accepts for it.
+/// Listens like a stopped process: the kernel accepts for it.
 #[test]
 fn a_listener_that_never_accepts() {
     let e = unreachable_peer(|_| {
@@ -167,7 +167,7 @@ fn something_else_listens() {
     says(&e, &["something else"]);
 }
 
-/// Whoever listens at rank 1's address is rank 2.
+/// Rank 2 listens at rank 1's address.
 #[test]
 fn another_rank_listens() {
     let tap = Tap::default();

@@ -1,5 +1,5 @@
-//! Dynamic processes over TCP, with the ranks of two or more jobs as threads of this process: jobs that were
-//! started apart meet at a port, exchange, and part; what can go wrong at each step.
+//! Dynamic processes over TCP, with the ranks of two or more jobs as threads of this process: jobs
+//! that were started apart meet at a port, exchange, and part; what can go wrong at each step.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -135,8 +135,8 @@ fn two_jobs_meet_exchange_and_part() {
     }
 }
 
-/// Messages of a meeting match nothing of the job or of another meeting, whatever their contexts are at the
-/// other end; duplicates are kept apart too; all end with the meeting.
+/// Messages of a meeting match nothing of the job or of another meeting, whatever their contexts
+/// are at the other end; duplicates are kept apart too; all end with the meeting.
 #[test]
 fn communicators_of_a_meeting_are_its_own() {
     let names: [Slot<String>; 2] = [Slot::new(), Slot::new()];
@@ -186,7 +186,8 @@ fn communicators_of_a_meeting_are_its_own() {
         assert!(matches!(dev.send(&[1], 0, -3, inters[0].comm()), Err(Error::Tag(-3))));
         dev.send(&[1, 2, 3], 0, 9, world).expect("send to itself");
         assert_eq!(dev.wait(local).expect("recv from itself").buffer, [1, 2, 3]);
-        // A receive that matches nothing fails when the jobs part, a communicator that is left over is of no use.
+        // A receive that matches nothing fails when the jobs part, a communicator that is left over
+        // is of no use.
         let inters: Vec<_> = inters.into_iter().map(|i| (i.comm(), i)).collect();
         for ((comm, inter), dup) in inters.into_iter().zip(again) {
             let left = dev.irecv(vec![0; 3], ANY_SOURCE, 77, dup).expect("irecv");
@@ -260,8 +261,8 @@ fn forged(text: &str, at: usize) -> PortName {
     format!("netmod-port:{}", to_text(&bytes)).parse().expect("a port name")
 }
 
-/// A wrong key, a port that was closed, a job that has ended: told within the deadline, and all the ranks say
-/// the same.
+/// A wrong key, a port that was closed, a job that has ended: told within the deadline, and all the
+/// ranks say the same.
 #[test]
 fn ports_that_do_not_answer() {
     let name: Slot<String> = Slot::new();

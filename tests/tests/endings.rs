@@ -1,4 +1,5 @@
-//! Memory at a device's end: what a peer may still write to is taken back before it is freed, in whichever way the device ends.
+//! Memory at a device's end: what a peer may still write to is taken back before it is freed, in
+//! whichever way the device ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +20,10 @@ static HEAP: Quarantine = Quarantine;
 
 /// Bytes of a message: several parts of a put.
 const LEN: usize = 4 << 20;
-/// How long a writer is held back once its peer begins to end.
+/// Time that a writer is held back once its peer begins to end.
 const DELAY: Duration = Duration::from_millis(300);
 
-/// How a device ends.
+/// The end of a device.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
     Drop,
@@ -53,8 +54,8 @@ impl Ending {
     }
 }
 
-/// Rank 0 puts a message into rank 1's memory and is held back just before it writes; meanwhile rank 1 ends. Returns false if
-/// this machine cannot hold calls back.
+/// Rank 0 puts a message into rank 1's memory and is held back just before it writes; meanwhile
+/// rank 1 ends. Returns false if this machine cannot hold calls back.
 fn writer_is_late<F: NetmodFactory>(f: &F, how: Ending) -> bool {
     let (stalls, mailbox) = mpsc::channel::<Option<Stall>>();
     let (stalls, mailbox) = (Mutex::new(stalls), Mutex::new(mailbox));

@@ -1,4 +1,5 @@
-//! What a failed process means for the requests of the others, step by step: a device whose peers are a script.
+//! Effects of a failed process on the requests of the others, step by step: a device whose peers
+//! are a script.
 
 use std::time::Duration;
 
@@ -255,7 +256,8 @@ fn a_failed_process_can_be_used_again() {
     assert!(matches!(dev.reconnect(3), Err(Error::Rank { .. })));
 }
 
-/// A program may learn of a failure by a send that the netmod refuses, before the failure itself has been handled.
+/// A program may learn of a failure by a send that the netmod refuses, before the failure itself
+/// has been handled.
 #[test]
 fn a_failure_that_nobody_has_seen_yet_can_be_mended() {
     let (script, mut dev) = Script::device(3, true);
@@ -296,7 +298,7 @@ fn a_new_incarnation_connects_by_itself() {
     assert_eq!(acknowledged(&mut dev), [1]);
 }
 
-/// Who connects by itself may die before the process manager has answered with its card.
+/// A peer that connects by itself may die before the process manager has answered with its card.
 #[test]
 fn the_host_of_a_failed_rank_is_named_when_its_card_comes() {
     let (script, mut dev) = Script::device(3, true);
@@ -340,7 +342,8 @@ fn lost_or_gone<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) {
     assert!(matches!(&result, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 1)), "{result:?}");
 }
 
-/// Sends that wait for their receiver, receives of every kind: all end with the process, none with another.
+/// Sends that wait for their receiver, receives of every kind: all end with the process, none with
+/// another.
 #[test]
 fn everything_that_needs_a_process_fails_with_it() {
     let (script, mut dev) = Script::device(3, true);
@@ -605,7 +608,7 @@ fn nobody_is_watched_for_nothing() {
     dev.cancel_raw(any);
 }
 
-/// Of very many possible senders all have their turn, a bounded number each second.
+/// All of very many possible senders are asked in turn, a bounded number each second.
 #[test]
 fn many_possible_senders_are_watched_in_turn() {
     const RANKS: u32 = 4000;

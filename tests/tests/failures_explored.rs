@@ -1,4 +1,5 @@
-//! Failures and receives from any source against a model: every sequence of a few steps, and longer random ones.
+//! Failures and receives from any source against a model: every sequence of a few steps, and longer
+//! random ones.
 
 use std::collections::VecDeque;
 
@@ -44,7 +45,7 @@ const STEPS: [Step; 11] = [
     Step::Test,
 ];
 
-/// What should be known of a peer.
+/// Expected knowledge of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Alive,
@@ -156,7 +157,7 @@ impl World {
         }
     }
 
-    /// What must hold after every step.
+    /// Checks what must hold after every step.
     fn check(&self) -> Result<(), String> {
         let failed: Vec<u32> = self.dev.failed().iter().map(|f| f.peer.rank).collect();
         let want: Vec<u32> =
@@ -182,7 +183,8 @@ fn play(steps: &[Step]) {
     }
 }
 
-/// All sequences of so many steps, the first of which posts a receive (without one little can happen).
+/// All sequences of so many steps, the first of which posts a receive (without one little can
+/// happen).
 #[test]
 fn every_short_sequence() {
     const LENGTH: u32 = 4;

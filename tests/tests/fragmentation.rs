@@ -1,5 +1,5 @@
-//! Any split of a valid stream of bytes gives the same messages: packets of all kinds, with and without
-//! direct receives.
+//! Any split of a valid stream of bytes gives the same messages: packets of all kinds, with and
+//! without direct receives.
 
 use ch3_shim::pkt::{CookieLen, Header, Mode, Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
@@ -41,7 +41,7 @@ fn rts(out: &mut Vec<u8>, tag: i32, len: u64) {
     out.extend(hdr);
 }
 
-/// What the device is to receive: tag, length of the message, room, whether the receive comes first, whether
+/// Messages that the device receives: tag, length, room, and two flags: the receive comes first,
 /// its memory is strided.
 const MESSAGES: [(i32, usize, usize, bool, bool); 17] = [
     (1, 5, 5, true, false),
@@ -110,7 +110,7 @@ fn answers(sent: &[(Packet, Vec<u8>)]) -> Vec<u8> {
 #[derive(Debug)]
 struct Seen {
     results: Vec<(Result<Status, Error>, Vec<u8>)>,
-    /// What the peer was sent, without request ids, which may differ.
+    /// Returns what the peer was sent, without request ids, which may differ.
     sent: Vec<String>,
     /// Bytes that went straight to the memory of a receive.
     direct: u64,
@@ -175,7 +175,8 @@ fn run(direct: bool, mut cut: impl FnMut(&[u8], &mut dyn FnMut(&[u8]))) -> Seen 
     }
     let req = dev.isend_raw(outgoing(large), PEER as i32, 51, world, Mode::Standard).expect("isend");
     dev.cancel_raw(req);
-    // The peer answers the CTS requests that came of the late receives, and all but the cancelled RTS.
+    // The peer answers the CTS requests that came of the late receives, and all but the cancelled
+    // RTS.
     let late = parse(&script.received(PEER));
     let kept: Vec<_> = late
         .iter()

@@ -1,4 +1,4 @@
-//! Which hook of its netmod a device calls for which kind of send.
+//! A device calls one hook of its netmod for each kind of send.
 
 use ch3_shim::pkt::{CookieLen, Packet};
 use ch3_shim::{Device, Mode, RawReq};
@@ -109,7 +109,7 @@ fn the_data_of_a_rendezvous_goes_with_its_request() {
     }
 }
 
-/// What has waited for room at its receiver has a request by then.
+/// A message that has waited for room at its receiver has a request by then.
 #[test]
 fn what_has_waited_goes_with_its_request() {
     for pieces in [false, true] {

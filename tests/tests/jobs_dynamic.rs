@@ -1,5 +1,5 @@
-//! Jobs of real processes that are started apart, each by an `nmrun` of its own or by nobody, and meet at a
-//! port.
+//! Jobs of real processes that are started apart, each by an `nmrun` of its own or by nobody, and
+//! meet at a port.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,8 @@ use netmod_tests::jobs::launch::{self, JOB_LIMIT, Outcome, run_within};
 use netmod_tests::jobs::meeting::PORT_FILE;
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
-/// How often the jobs of the long test meet, if not 40 times; `NETMOD_TEST_MEETINGS=1000` is the full length.
+/// Number of meetings in the long test, 40 by default; `NETMOD_TEST_MEETINGS=1000` is the full
+/// length.
 const MEETINGS: &str = "NETMOD_TEST_MEETINGS";
 
 /// A name for the file with the port's name, which is not there yet and goes with this.
@@ -87,7 +88,8 @@ fn many_meetings_leave_nothing() {
     meet(2, 2, rounds);
 }
 
-/// All of a job is killed while it is connected. The other learns of it, parts from it, and serves the next.
+/// All of a job is killed while it is connected. The other learns of it, parts from it, and serves
+/// the next.
 #[test]
 fn a_job_that_dies_is_parted_from() {
     let file = PortFile::new();

@@ -152,7 +152,7 @@ fn a_death_ends_the_job() {
     }
 }
 
-/// By descriptor, by port, and with two proxies, by both versions of PMI.
+/// Runs by descriptor, by port, and with two proxies, by both versions of PMI.
 #[test]
 fn a_stopped_launcher_stops_no_ring() {
     for options in [&[][..], &["-pmi-port"], TWO_NODES] {
@@ -170,7 +170,7 @@ fn the_signal_that_tells_of_a_death_is_no_harm() {
     ok("the_signal_that_tells_of_a_death_is_no_harm", 2, &[], "signalled", &[]);
 }
 
-/// By descriptor, by port, and with two proxies.
+/// Runs by descriptor, by port, and with two proxies.
 #[test]
 fn pmi2() {
     for options in [&[][..], &["-pmi-port"], TWO_NODES] {

@@ -1,6 +1,8 @@
-//! Jobs of processes whose large messages move in each mode: all lengths byte by byte, contiguous or not, and random traffic.
+//! Jobs of processes whose large messages move in each mode: all lengths byte by byte, contiguous
+//! or not, and random traffic.
 //!
-//! `NETMOD_TEST_LONGEST` is the longest message in bytes (16 MiB if it is not set); with 1073741824 it takes a minute or so.
+//! `NETMOD_TEST_LONGEST` is the longest message in bytes (16 MiB if it is not set); with 1073741824
+//! it takes a minute or so.
 
 use std::process::Command;
 

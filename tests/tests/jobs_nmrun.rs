@@ -22,7 +22,7 @@ fn nmrun(ranks: u32, options: &[&str]) -> Command {
     c
 }
 
-/// As [`nmrun`], over TCP.
+/// Starts a job like [`nmrun`], over TCP.
 fn over_tcp(ranks: u32, options: &[&str]) -> Command {
     let mut c = nmrun(ranks, options);
     c.env(OVER_TCP.0, OVER_TCP.1);
@@ -47,7 +47,8 @@ fn ok_alone(ranks: u32, options: &[&str], case: &[&str]) -> [Outcome; 2] {
     })
 }
 
-/// A job that a scheduler has confined to one core shares it, though the machine has more; ranks that are bound to a core each do not.
+/// A job that a scheduler has confined to one core shares it, though the machine has more; ranks
+/// that are bound to a core each do not.
 #[test]
 fn ranks_know_whether_they_share_cores() {
     let Some(taskset) =
@@ -67,7 +68,8 @@ fn ranks_know_whether_they_share_cores() {
         let mut bound = Command::new(nmrun.get_program());
         bound.args(["-n", "2", "sh", "-c", "exec taskset -c $PMI_RANK \"$0\" cores 0", JOB]);
         run(bound.env("NETMOD", netmods)).expect_ok("cores", 2);
-        // Ranks that their launcher has let go where they like, and of which each but one has bound itself.
+        // Ranks that their launcher has let go where they like, and of which each but one has bound
+        // itself.
         let mut odd = Command::new(nmrun.get_program());
         let script = "[ $PMI_RANK = 0 ] && set -- taskset -c 0; exec \"$@\" \"$0\" cores $(($PMI_RANK == 0))";
         odd.args(["-n", "2", "sh", "-c", script, JOB]);
@@ -93,8 +95,8 @@ fn one_waits_for_the_dead_and_the_others_talk() {
     }
 }
 
-/// No message waits for the launcher: neither those of ranks that know each other nor, for it, the first one to a rank
-/// whose card is needed.
+/// No message waits for the launcher: neither those of ranks that know each other nor, for it, the
+/// first one to a rank whose card is needed.
 #[test]
 fn a_stopped_launcher_stops_no_ring() {
     for netmods in EACH_NETMOD {
@@ -104,7 +106,8 @@ fn a_stopped_launcher_stops_no_ring() {
     }
 }
 
-/// A job whose launcher is killed, with a shell between it and the ranks: what the ranks have said when all have ended.
+/// A job whose launcher is killed, with a shell between it and the ranks: what the ranks have said
+/// when all have ended.
 fn orphans(options: &str, go_on: u32, netmods: &str) -> Outcome {
     let nmrun = launch::workspace_program(JOB, "netmod-pmi", "nmrun");
     // `cat` ends when nobody can write any more.
@@ -230,7 +233,7 @@ fn a_flood_that_is_none() {
     ok(2, "flood", &["0", "1"]);
 }
 
-/// As many as `NETMOD_TEST_FLOOD` says.
+/// Sends as many messages as `NETMOD_TEST_FLOOD` says.
 #[test]
 fn thousands_of_sends_under_way() {
     let many = std::env::var("NETMOD_TEST_FLOOD").unwrap_or_else(|_| "10000".into());
@@ -271,8 +274,8 @@ fn random_traffic_with_other_thresholds() {
     }
 }
 
-/// Connections break at random points. `NETMOD_TEST_BREAKS` is how many breaks each pair of ranks goes through at
-/// least, if the default is not enough.
+/// Connections break at random points. `NETMOD_TEST_BREAKS` is how many breaks each pair of ranks
+/// goes through at least, if the default is not enough.
 #[test]
 fn nothing_is_lost_when_connections_break() {
     let more = std::env::var("NETMOD_TEST_BREAKS").unwrap_or_default();
@@ -352,12 +355,13 @@ fn told(done: &Outcome, ranks: u32, words: [&str; 4]) -> [u64; 4] {
     })
 }
 
-/// 64 KiB between each two of 32 ranks: what they share is what is documented, all of it allocated at the start. Who waits
-/// gives its core away soon, yielding or sleeping, and so more often than with as many polls as are made where each rank has a core.
+/// 64 KiB between each two of 32 ranks: what they share is what is documented, all of it allocated
+/// at the start. Who waits gives its core away soon, yielding or sleeping, and so more often than
+/// with as many polls as are made where each rank has a core.
 #[test]
 fn all_to_all_of_32_without_a_spin_storm() {
     const RANKS: u32 = 32;
-    /// How often is a matter of chance, too.
+    /// The number of broken connections is a matter of chance, too.
     const ROUNDS: u64 = 3;
     let words = ["slept", "interrupted", "segment", "allocated"];
     let case = ["crush", "65536", "3"];

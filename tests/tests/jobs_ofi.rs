@@ -1,5 +1,5 @@
-//! Jobs of real processes over libfabric: each provider under `nmrun` and `mpiexec.hydra`, with large messages in each mode, and with
-//! ranks that are killed.
+//! Jobs of real processes over libfabric: each provider under `nmrun` and `mpiexec.hydra`, with
+//! large messages in each mode, and with ranks that are killed.
 
 use std::process::Command;
 
@@ -12,10 +12,11 @@ const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 /// Providers whose endpoints are processes' own affair.
 const PROVIDERS: [&str; 5] = ["tcp", "net", "sockets", "udp", "shm"];
 
-/// What a job over a provider finds in its environment.
+/// Environment of a job over a provider.
 fn over(c: &mut Command, provider: &str) {
     c.env("NETMOD", "ofi").env("NETMOD_OFI_PROVIDER", provider);
-    // Its progress thread would otherwise spin for 10 ms, in each process, before it lets others in.
+    // Its progress thread would otherwise spin for 10 ms, in each process, before it lets others
+    // in.
     c.env("FI_SOCKETS_PE_WAITTIME", "0");
 }
 
@@ -26,7 +27,7 @@ fn nmrun(provider: &str, ranks: u32, options: &[&str]) -> Command {
     c
 }
 
-/// Those of the providers that there are; a line for each of the others says why it is skipped.
+/// Returns the available providers; a line for each of the others says why it is skipped.
 fn providers(test: &'static str) -> impl Iterator<Item = &'static str> {
     let there = |p: &&'static str| Ofi { provider: p, library: "", max_bytes: 0, many: 0 }.is_available(test);
     PROVIDERS.into_iter().filter(there)
@@ -127,7 +128,8 @@ fn every_length_in_each_mode() {
     }
 }
 
-/// A put over libfabric's shared memory may come after its memory was taken back: nothing is put there.
+/// A put over libfabric's shared memory may come after its memory was taken back: nothing is put
+/// there.
 #[test]
 fn nothing_is_put_where_it_cannot_be_revoked() {
     let shm = Ofi { provider: "shm", library: "", max_bytes: 0, many: 0 };
@@ -197,7 +199,8 @@ fn a_rank_is_killed_before_its_first_message() {
 fn a_rank_is_killed() {
     // Survivors of a death over udp;ofi_rxd and shm of 1.17 do not always get on with each other.
     for provider in providers("a_rank_is_killed").filter(|p| !["udp", "shm"].contains(p)) {
-        // What was sent by sockets lies in its process until the provider's thread comes to it: the victim waits for that.
+        // What was sent by sockets lies in its process until the provider's thread comes to it: the
+        // victim waits for that.
         let before_finalize = if provider == "sockets" { "11" } else { "7" };
         for (stage, seed, ranks) in [("2", "1", 3), ("3", "2", 3), ("4", "3", 3), (before_finalize, "1", 5)] {
             let mut c = nmrun(provider, ranks, &["--no-kill"]);

@@ -1,5 +1,5 @@
-//! Jobs that are looked at, and jobs with faults: captures and their decoder, `netmod-perf top`, the status
-//! signal, `NETMOD_FAULTS`.
+//! Jobs that are looked at, and jobs with faults: captures and their decoder, `netmod-perf top`,
+//! the status signal, `NETMOD_FAULTS`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,7 +28,7 @@ fn perf() -> Command {
     program("netmod-perf", "netmod-perf", &AT)
 }
 
-/// What `netmod-perf` prints.
+/// Returns the output of `netmod-perf`.
 #[track_caller]
 fn said(command: &mut Command) -> String {
     let out = command.stdin(Stdio::null()).output().expect("netmod-perf starts");
@@ -115,8 +115,8 @@ fn links_that_are_given_up() {
     assert!(!done.output.contains("panicked"), "{done}");
 }
 
-/// Connections that break in the middle of traffic: with sessions all of it arrives, each byte checked. Without them
-/// the same breaks lose peers, which the ranks name.
+/// Connections that break in the middle of traffic: with sessions all of it arrives, each byte
+/// checked. Without them the same breaks lose peers, which the ranks name.
 #[test]
 fn connections_that_break_and_resume() {
     let job = |seed: u64, resume: &str| {
@@ -133,7 +133,7 @@ fn connections_that_break_and_resume() {
     }
 }
 
-/// What a real job has sent is what it has received.
+/// A real job has received what it has sent.
 #[test]
 fn a_capture_is_complete() {
     for (netmods, files) in EACH_NETMOD.into_iter().zip([6, 3]) {

@@ -1,7 +1,9 @@
-//! One rank of a job over TCP is killed, at every stage and at any moment; the others go on under `nmrun --no-kill`.
+//! One rank of a job over TCP is killed, at every stage and at any moment; the others go on under
+//! `nmrun --no-kill`.
 //!
-//! `NETMOD_TEST_KILLS` is the number of random jobs (10 if it is not set), `NETMOD_TEST_KILLS_SEED` the seed of
-//! the first; each job says its seed, and `NETMOD_TEST_KILLS=1 NETMOD_TEST_KILLS_SEED=<seed>` plays it again.
+//! `NETMOD_TEST_KILLS` is the number of random jobs (10 if it is not set), `NETMOD_TEST_KILLS_SEED`
+//! the seed of the first; each job says its seed, and `NETMOD_TEST_KILLS=1
+//! NETMOD_TEST_KILLS_SEED=<seed>` plays it again.
 
 use std::process::Command;
 

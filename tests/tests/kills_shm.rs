@@ -1,5 +1,5 @@
-//! One rank of a job over shared memory is killed, at every stage and at any moment: the others go on, nobody gets half
-//! a message, and nothing is left in the folder of the segment.
+//! One rank of a job over shared memory is killed, at every stage and at any moment: the others go
+//! on, nobody gets half a message, and nothing is left in the folder of the segment.
 //!
 //! `NETMOD_TEST_KILLS` and `NETMOD_TEST_KILLS_SEED` as in `kills`.
 
@@ -113,8 +113,9 @@ fn at_any_moment_of_random_traffic() {
     println!("random kills: {runs}");
 }
 
-/// What concerns large messages: announced and not received, in their middle, and at any moment. With so little memory
-/// to be registered at once the middle has many windows; with more, a get is copied by both sides.
+/// Kills during large messages: announced and not received, in their middle, and at any moment.
+/// With so little memory to be registered at once the middle has many windows; with more, a get is
+/// copied by both sides.
 #[test]
 fn in_large_messages_of_each_mode() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! The conformance suite with large messages in the Cooperative mode, over TCP and over the netmod in memory, whose
-//! deliveries cut cookies in pieces.
+//! The conformance suite with large messages in the Cooperative mode, over TCP and over the netmod
+//! in memory, whose deliveries cut cookies in pieces.
 
 use ch3_shim::Config;
 use ch3_shim::Mode;
@@ -90,14 +90,16 @@ fn without_being_asked_for_nothing_goes_through_a_ring() {
     assert_eq!(exchange(&LENS, auto), [0, 0]);
 }
 
-/// Without wake-ups each sleep would last up to a second, and there are so many that the job would hit its limit.
+/// Without wake-ups each sleep would last up to a second, and there are so many that the job would
+/// hit its limit.
 #[test]
 fn who_sleeps_is_woken_when_the_ring_moves_on() {
     let sleepy = |cfg: &mut Config| cfg.set("NETMOD_SPIN", "0").expect("a number of polls");
     assert_eq!(exchange(&[64 << 20; 4], sleepy), [8, 8]);
 }
 
-/// Over a network, too: one rank leaves while the other one stays, then both at once, then they send again.
+/// Over a network, too: one rank leaves while the other one stays, then both at once, then they
+/// send again.
 #[test]
 fn rings_go_for_a_checkpoint_and_come_again() {
     let gate = std::sync::Barrier::new(2);

@@ -1,5 +1,5 @@
-//! The conformance suite over shared memory with each mode of large messages, and what Put and Get do with the memory that
-//! they register.
+//! The conformance suite over shared memory with each mode of large messages, and what Put and Get
+//! do with the memory that they register.
 
 use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
@@ -70,7 +70,7 @@ fn little(cfg: &mut Config) {
     cfg.shm.register_max = 1 << 20;
 }
 
-/// As with a small `RLIMIT_MEMLOCK`: the next window is registered while the last one moves.
+/// With a small `RLIMIT_MEMLOCK`, the next window is registered while the last one moves.
 #[test]
 fn a_message_moves_in_a_hundred_windows_and_more() {
     for mode in ["put", "get"] {
@@ -81,8 +81,8 @@ fn a_message_moves_in_a_hundred_windows_and_more() {
     }
 }
 
-/// All of them want to be registered, which is not possible: those for which there is no room go without, and nothing
-/// waits in a circle.
+/// All of them want to be registered, which is not possible: those for which there is no room go
+/// without, and nothing waits in a circle.
 #[test]
 fn many_messages_share_what_may_be_registered() {
     const MANY: [usize; 12] = [5 << 20; 12];
@@ -91,7 +91,8 @@ fn many_messages_share_what_may_be_registered() {
         for s in &stats {
             assert!(s.one_sided > 0 && s.rekeys > 0, "{mode}: {s:?}");
         }
-        // A rank that may register but one piece of the least size at once has many moves that wait for another.
+        // A rank that may register but one piece of the least size at once has many moves that wait
+        // for another.
         let stats = exchange(&Minds { modes: [mode; 2], most: [0, 8 << 10] }, &[300_000; 6], |_| {});
         assert_eq!((stats[0].one_sided, stats[1].one_sided), (0, 6), "{mode}: {stats:?}");
         let all = exchange(&shm(mode), &MANY, |_| {});
@@ -109,7 +110,8 @@ fn without_room_to_register_anything_messages_go_otherwise() {
     }
 }
 
-/// Sends some messages from rank 0 to rank 1; of each one's VC, why they do not go as the rank wants.
+/// Sends some messages from rank 0 to rank 1; of each one's VC, why they do not go as the rank
+/// wants.
 fn unmet<F: NetmodFactory>(f: &F, tune: impl Fn(&mut Config)) -> [Option<String>; 2] {
     let tune = |cfg: &mut Config| {
         cfg.eager_max = 0;
@@ -158,7 +160,7 @@ fn a_mode_that_cannot_be_had_is_not_silently_another() {
     }
 }
 
-/// What one end wants and the other does not is told where it is wanted.
+/// A mode that only one end wants is reported at that end.
 #[test]
 fn a_mode_that_the_peer_does_not_want_is_told() {
     let shm = |modes| unmet(&Minds { modes, most: [0; 2] }, |_| {});
@@ -203,7 +205,8 @@ fn in_pieces<F: NetmodFactory>(f: &F, messages: u64) -> Vec<DeviceStats> {
     )
 }
 
-/// The buffers through which data in pieces goes are given back: there are fewer of them than messages here.
+/// The buffers through which data in pieces goes are given back: there are fewer of them than
+/// messages here.
 #[test]
 fn data_in_pieces_never_runs_out_of_buffers() {
     for mode in ["put", "get"] {
@@ -214,7 +217,7 @@ fn data_in_pieces_never_runs_out_of_buffers() {
     }
 }
 
-/// What was packed to be exposed is sent as a whole when the receiver does not read it.
+/// A message that was packed to be exposed is sent whole if the receiver does not read it.
 #[test]
 fn data_in_pieces_that_is_not_read_is_sent() {
     let stats = in_pieces(&Minds { modes: ["get", "null"], most: [0; 2] }, 2);
@@ -244,7 +247,7 @@ fn data_in_pieces_is_exposed_only_if_that_is_asked_for() {
 #[derive(Clone, Debug)]
 struct Minds {
     modes: [&'static str; 2],
-    /// What each may register.
+    /// Bytes that each may register.
     most: [usize; 2],
 }
 
@@ -278,8 +281,9 @@ impl NetmodFactory for Minds {
     }
 }
 
-/// What the sender offers and the receiver wants must be the same; else it is Null, and never an error. Whether a sender
-/// that may choose exposes its data for a get depends on what copies cost here.
+/// The sender's offer and the receiver's wish must agree; else the mode is Null, never an error.
+/// Whether a sender that may choose exposes its data for a get depends on what copies cost
+/// here.
 #[test]
 fn ranks_may_be_of_different_minds() {
     const MODES: [&str; 5] = ["null", "put", "get", "coop", "auto"];
@@ -295,7 +299,8 @@ fn ranks_may_be_of_different_minds() {
     }
 }
 
-/// Both ways within a node are tried, whichever the model prefers; each message comes by one of them, and the report says what they have taken.
+/// Both ways within a node are tried, whichever the model prefers; each message comes by one of
+/// them, and the report says what they have taken.
 #[test]
 fn two_ways_are_tried_and_reported() {
     const MESSAGES: u64 = 200;

@@ -1,8 +1,9 @@
-//! What becomes of a large message when one side gives it up, dies or cancels it, after every number of polls: two devices
-//! over shared memory in one thread, which polls them by turns, with all modes.
+//! Ends of a large message that one side gives up, cancels or leaves by its death, after every
+//! number of polls. Two devices over shared memory are polled by turns in one thread, with all
+//! modes.
 //!
-//! Whatever happens, both sides come to an end; memory that was given back is not written any more; nothing stays
-//! registered; and what is not concerned goes on.
+//! Whatever happens, both sides come to an end; memory that was given back is not written any more;
+//! nothing stays registered; and what is not concerned goes on.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,7 +15,7 @@ use netmod_tests::conformance::{check, pattern};
 use netmod_tests::factory::{Lmt, Shm};
 
 const MODES: [&str; 4] = ["null", "put", "get", "coop"];
-/// Of the message. It goes through the longest ring in several polls.
+/// Length of the message. It goes through the longest ring in several polls.
 const BYTES: usize = 3 << 20;
 /// Windows in which it moves with the memory that may be registered.
 const WINDOWS: u64 = 24;
@@ -101,7 +102,7 @@ fn finalize(mut both: [Device; 2]) {
     panic!("the devices do not leave");
 }
 
-/// Who does something to a message, after how many polls.
+/// The side that does something to a message, and the number of polls before it.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     mode: &'static str,
@@ -110,7 +111,8 @@ struct Case {
 }
 
 impl Case {
-    /// Runs a case after each number of polls, until one is reached at which the message was through before.
+    /// Runs a case after each number of polls, until one is reached at which the message was
+    /// through before.
     fn each(run: impl Fn(Case) -> bool) {
         for mode in MODES {
             for by_sender in [true, false] {
@@ -126,7 +128,8 @@ impl Case {
     }
 }
 
-/// A scope ends by a panic in the middle of a message: its memory is given back, whatever the other side does.
+/// A scope ends by a panic in the middle of a message: its memory is given back, whatever the other
+/// side does.
 fn abandon(case: Case, lived: &Cell<u32>) -> bool {
     let [mut sender, mut receiver] = devices(case.mode);
     let world = sender.world();
@@ -173,7 +176,8 @@ fn abandon(case: Case, lived: &Cell<u32>) -> bool {
     let mut both = [sender, receiver];
     let (mut outcome, mut again) = (None, None);
     poll_until(&mut both, &format!("{case:?}: the other side"), |both| {
-        // A receive that had not matched has not touched the message, which is there for another one.
+        // A receive that had not matched has not touched the message, which is there for another
+        // one.
         if !case.by_sender && again.is_none() && both[1].unexpected_len() > 0 {
             again = Some(both[1].irecv(vec![0; BYTES], 0, 1, world).expect("irecv"));
         }
@@ -198,7 +202,8 @@ fn abandon(case: Case, lived: &Cell<u32>) -> bool {
     if !case.by_sender {
         assert!(memory.iter().all(|b| *b == POISON), "{case:?}: memory that was given back was written");
     }
-    // What the VC has been given up for is forgotten; what is registered is the new message's alone.
+    // What the VC has been given up for is forgotten; what is registered is the new message's
+    // alone.
     let mut failures = 0;
     for (dev, peer) in both.iter_mut().zip([1, 0]) {
         failures += dev.ack_failures().len();
@@ -238,7 +243,8 @@ fn abandoned_after_each_poll() {
     assert!(lived[1] > 2 && lived[2] > 2, "senders that gave up and kept their VC: {MODES:?} {lived:?}");
 }
 
-/// A rank is gone: the other one's request ends with an error that names it, or in order, and it can leave.
+/// A rank is gone: the other one's request ends with an error that names it, or in order, and it
+/// can leave.
 #[test]
 fn one_side_dies_after_each_poll() {
     Case::each(|case| {
@@ -280,7 +286,8 @@ fn one_side_dies_after_each_poll() {
     });
 }
 
-/// A send is cancelled: it was, and the next receive gets the next message; or it was not, and is received.
+/// A send is cancelled: it was, and the next receive gets the next message; or it was not, and is
+/// received.
 #[test]
 fn cancelled_after_each_poll() {
     for mode in MODES {

@@ -1,5 +1,6 @@
-//! Peers that make nonsense of large messages: rings that are none or are garbled, and cookies of Put and Get in any order.
-//! The device takes no harm, ends what was under way, leaves nothing registered, and goes on with its other peers.
+//! Peers that make nonsense of large messages: rings that are none or are garbled, and cookies of
+//! Put and Get in any order. The device takes no harm, ends what was under way, leaves nothing
+//! registered, and goes on with its other peers.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ use netmod_tests::loopback::Rng;
 use netmod_tests::scripted::{Script, parse};
 use netmod_tests::sys::Area;
 
-/// Of each message. It has four windows.
+/// Length of each message. It has four windows.
 const BYTES: usize = 1_000_000;
 const TOTAL: u64 = BYTES as u64;
 /// A request of a peer's.
@@ -180,7 +181,7 @@ fn a_ring_that_cannot_be_mapped_is_refused_once() {
     }
 }
 
-/// Whoever is on another node, or in another container, is not sent to a ring that it cannot map.
+/// No ring goes to a peer that cannot map it: on another node, or in another container.
 #[test]
 fn a_ring_is_granted_only_to_who_can_map_it() {
     let here = shm_domain().expect("shared memory");
@@ -249,7 +250,7 @@ enum End {
     Null,
 }
 
-/// What peers say to a sender that offers to be read.
+/// Words of peers to a sender that offers to be read.
 #[test]
 fn a_sender_that_is_read_believes_nothing() {
     let cookie =
@@ -302,7 +303,7 @@ fn a_sender_that_is_read_believes_nothing() {
     }
 }
 
-/// What peers say to a receiver that is written.
+/// Words of peers to a receiver that is written.
 #[test]
 fn a_receiver_that_is_written_believes_nothing() {
     let cookie =
@@ -346,7 +347,7 @@ fn a_receiver_that_is_written_believes_nothing() {
     }
 }
 
-/// What peers say to a receiver that reads them.
+/// Words of peers to a receiver that reads them.
 #[test]
 fn a_receiver_that_reads_believes_nothing() {
     let next = |rreq, keyed| {

@@ -1,5 +1,5 @@
-//! Jobs on two nodes: shared memory within each, TCP between them. The nodes are what the launcher says they are, on one
-//! machine; `hosts` has some with a network between.
+//! Jobs on two nodes: shared memory within each, TCP between them. The nodes are what the launcher
+//! says they are, on one machine; `hosts` has some with a network between.
 
 use std::process::Command;
 
@@ -62,7 +62,7 @@ fn each_peer_gets_the_netmod_that_reaches_it_under_hydra() {
     choices(&run(c.env("NETMOD", EACH_NETMOD[0])), 4, |r| r / 2);
 }
 
-/// Who knows better than the launcher says how many ranks share a folder.
+/// A user may know better than the launcher how many ranks share a folder.
 #[test]
 fn nodes_that_share_a_folder_can_share_memory() {
     let mut c = nmrun(4, &["--env", "NETMOD_SHM_RANKS=4"]);

@@ -1,5 +1,5 @@
-//! Mutated packets: whatever a peer sends, the device does not panic, does not allocate without bound, loses
-//! nothing of its own, and goes on with its other peers.
+//! Mutated packets: whatever a peer sends, the device does not panic, does not allocate without
+//! bound, loses nothing of its own, and goes on with its other peers.
 
 use ch3_shim::pkt::{CookieLen, Mode, Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
@@ -18,13 +18,14 @@ const RANKS: u32 = 200;
 const GOOD: u32 = 1;
 /// The window of a peer, and hence the most that its headers can make the device reserve: at most.
 const WINDOW: i64 = 1 << 20;
-/// What a hostile peer may make the device allocate besides.
+/// Bytes that a hostile peer may make the device allocate besides.
 const SLACK: i64 = 16 << 20;
 
 /// Packets in a valid stream, at most; with it more than two million go to 4 × 250 devices.
 const PACKETS: usize = 14;
 
-/// A valid stream of a rank, with the ids of the device's requests that it has been told, and others.
+/// A valid stream of a rank, with the ids of the device's requests that it has been told, and
+/// others.
 fn stream(rng: &mut Rng, rank: u32, told: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     let id = |rng: &mut Rng| match told.get(rng.below(told.len() + 1)) {
@@ -115,7 +116,7 @@ fn mutate(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What a job of a device has gone through.
+/// Events of a device's job.
 #[derive(Default)]
 struct Tally {
     streams: u64,
@@ -123,7 +124,8 @@ struct Tally {
     survivors: u64,
 }
 
-/// One device meets [`RANKS`] hostile peers, each for one stream, with traffic of the good one in between.
+/// One device meets [`RANKS`] hostile peers, each for one stream, with traffic of the good one in
+/// between.
 fn campaign(seed: u64, tally: &mut Tally) {
     let mut rng = Rng::seeded(seed, 1);
     let (script, mut dev) = Script::device(RANKS, seed.is_multiple_of(2));

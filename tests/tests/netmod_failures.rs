@@ -22,7 +22,7 @@ type Results = Vec<(usize, Ended)>;
 /// A call that completes all of these requests.
 type Complete<D> = fn(&mut D, Vec<<D as Calls>::Req>) -> Results;
 
-/// What is asserted of every device, whatever its requests.
+/// Asserts what holds for every device, whatever its requests.
 trait Calls: Sized + 'static {
     /// A request.
     type Req: 'static;
@@ -113,8 +113,8 @@ macro_rules! calls {
 calls!(Device, Request);
 calls!(Device<Multiple>, SharedRequest);
 
-/// What is finished is a success; each other request that a call was given ends with the netmod's
-/// error, and its memory.
+/// Finished requests are successes; each other request of a call ends with the netmod's error, and
+/// its memory.
 fn memory_comes_back<D: Calls>() {
     for (name, complete) in D::CALLS {
         let (script, mut dev) = D::with_a_script();

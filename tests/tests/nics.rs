@@ -38,7 +38,7 @@ impl Host {
         Ok(Host { id, jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// What a function returns on this host.
+    /// Returns the result of a function on this host.
     fn on<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let jobs = self.jobs.as_ref().expect("there until dropped");
@@ -195,7 +195,8 @@ fn interfaces_of_all_kinds_that_the_kernel_has() {
     assert_eq!(addresses(nic(&found, "tun0")), ["10.9.0.1/32"]);
     assert_eq!(addresses(nic(&found, "lo")), ["127.0.0.1/8", "::1/128"]);
     assert_eq!(nic(&found, "e0").mtu, 1450);
-    // What veth says to those who ask it: /sys shows another namespace here. Who is down is not asked.
+    // What veth says to those who ask it: /sys shows another namespace here. Who is down is not
+    // asked.
     assert_eq!((nic(&found, "e0").speed, nic(&found, "tap0").speed), (Some(10000), None));
     // The bridge loses the way out.
     a.ip("link set out nomaster");
@@ -398,7 +399,8 @@ fn a_thousand_interfaces() {
     const COUNT: usize = 1000;
     a.cable("e0", &b, "10.1.0.1/16");
     let mut watch = a.on(|| Watch::here().expect("netlink"));
-    // These have a carrier from the start. Whole hosts are told late of others' carriers if a thousand change.
+    // These have a carrier from the start. Whole hosts are told late of others' carriers if a
+    // thousand change.
     let lines = |i: usize| {
         let address = format!("10.{}.{}.1/24", 100 + i / 250, i % 250);
         format!("link add n{i} type ifb\nlink set n{i} addrgenmode none\naddr add {address} dev n{i}\n")

@@ -1,8 +1,9 @@
-//! A process that computes for a while, and does not look after its messages: what others do with it over libfabric's providers.
+//! A process that computes for a while, and does not look after its messages: what others do with
+//! it over libfabric's providers.
 //!
-//! shm reads its memory by itself, and sockets has a thread: there transfers come to their end while it sleeps. Otherwise
-//! they wait, and go on when it looks again. In no case is anything lost, or is it taken for dead, though it is silent for longer
-//! than connecting may take.
+//! shm reads its memory by itself, and sockets has a thread: there transfers come to their end
+//! while it sleeps. Otherwise they wait, and go on when it looks again. In no case is anything
+//! lost, or is it taken for dead, though it is silent for longer than connecting may take.
 
 use std::process::Command;
 

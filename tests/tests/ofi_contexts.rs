@@ -1,5 +1,6 @@
-//! Engines that share a scalable endpoint of libfabric's, each with a context of its own: over the fake provider within this process,
-//! and over sockets, the only real provider that has such endpoints here.
+//! Engines that share a scalable endpoint of libfabric's, each with a context of its own: over the
+//! fake provider within this process, and over sockets, the only real provider that has such
+//! endpoints here.
 
 use std::process::Command;
 use std::thread;
@@ -38,7 +39,8 @@ fn config(world: Option<&World>) -> Config {
     cfg
 }
 
-/// Two ranks of `engines` engines each, whose threads send to each other in all ways that there are. `tune` says how each rank is set up.
+/// Two ranks of `engines` engines each, whose threads send to each other in all ways that there
+/// are. `tune` says how each rank is set up.
 fn exchange(world: Option<&World>, engines: &str, threads: usize, tune: impl Fn(u32, &mut Config)) {
     let _watchdog = Watchdog::new();
     let mut board = Board::new(2);

@@ -1,7 +1,9 @@
-//! Engines over libfabric that are opened, used and closed again and again leave nothing behind: no descriptor, thread, mapping or
-//! file in `/dev/shm`, and no memory but what a provider is known to keep.
+//! Engines over libfabric that are opened, used and closed again and again leave nothing behind: no
+//! descriptor, thread, mapping or file in `/dev/shm`, and no memory but what a provider is known to
+//! keep.
 //!
-//! `NETMOD_TEST_CYCLES` says how often (20 if it is not set). Each provider has a process of its own, which nobody else opens things in.
+//! `NETMOD_TEST_CYCLES` says how often (20 if it is not set). Each provider has a process of its
+//! own, which nobody else opens things in.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -18,8 +20,8 @@ use netmod_tests::watchdog::Watchdog;
 
 /// Set in the process that a provider has to itself.
 const ALONE: &str = "NETMOD_TEST_ALONE";
-/// What else that process finds: one heap for all threads, without caches of what was freed and without large blocks, so that what was
-/// freed is gone; and a provider's thread that does not spin.
+/// Other variables of that process: one heap for all threads, without caches of freed memory and
+/// without large blocks, so that freed memory is gone; and a provider's thread that does not spin.
 const ENVIRONMENT: [(&str, &str); 5] = [
     (ALONE, "1"),
     ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0"),
@@ -34,7 +36,8 @@ const WARM_UP: u64 = 5;
 /// Bytes that go by packets, and that one side puts or gets.
 const LENGTHS: [usize; 2] = [40, 100_000];
 
-/// Bytes that a provider keeps of each endpoint and its connection; see `netmod_ofi::choose::DEFECTS`.
+/// Bytes that a provider keeps of each endpoint and its connection; see
+/// `netmod_ofi::choose::DEFECTS`.
 fn kept(provider: &str) -> u64 {
     match provider {
         "net" => 1500,
@@ -50,7 +53,8 @@ fn cycle(provider: &'static str, n: u64) {
     let mode = if n.is_multiple_of(2) || provider == "shm" { "get" } else { "put" };
     let factory = Lmt { inner: Ofi { provider, library: "", max_bytes: 0, many: 0 }, mode };
     let mut cfg = factory.config();
-    // The stack of a helper thread that has ended stays in the C library's cache, and not every cycle has a helper.
+    // The stack of a helper thread that has ended stays in the C library's cache, and not every
+    // cycle has a helper.
     cfg.set("NETMOD_PROGRESS", "off").expect("a setting");
     let mut board = Board::new(2);
     let ranks = [0, 1].map(|rank: i32| {
@@ -98,8 +102,9 @@ fn cycles(test: &str, provider: &'static str) {
     for n in 0..count {
         cycle(provider, n);
     }
-    // Three endpoints a cycle. What else is allowed is what the allocator and its caches do by the way: an endpoint that stays has
-    // buffers of a megabyte, and a connection, an address or a registration that stays has some hundred bytes.
+    // Three endpoints a cycle. What else is allowed is what the allocator and its caches do by the
+    // way: an endpoint that stays has buffers of a megabyte, and a connection, an address or a
+    // registration that stays has some hundred bytes.
     let allocated = (24 << 10) + count * (64 + 3 * kept(provider));
     let allowed = Allowance { allocated, mapped: (1 << 20) + 2 * allocated };
     let after = match Census::settled_since(&before, allowed) {

@@ -1,6 +1,7 @@
-//! Two defects that other MPIs have met with libfabric's sockets provider, and that must not come back, over sockets and the others:
-//! a crash when resources are closed while the provider's progress thread still uses them, for which Open MPI's BTL sleeps a second
-//! before it closes; and a deadlock when both sides send at once, for which it is one-sided by preference.
+//! Two defects that other MPIs have met with libfabric's sockets provider, and that must not come
+//! back, over sockets and the others: a crash when resources are closed while the provider's
+//! progress thread still uses them, for which Open MPI's BTL sleeps a second before it closes; and
+//! a deadlock when both sides send at once, for which it is one-sided by preference.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ fn over(provider: &'static str) -> Ofi {
     Ofi { provider, library: "", max_bytes: 0, many: 0 }
 }
 
-/// How a rank leaves.
+/// Way in which a rank leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
     Finalize,
@@ -28,7 +29,8 @@ enum Leave {
     Drop,
 }
 
-/// Sends what nobody receives, until there is no more room for it, or the peer is gone, if it `may_be_gone`.
+/// Sends what nobody receives, until there is no more room for it, or the peer is gone, if it
+/// `may_be_gone`.
 fn pour(dev: &mut Device, may_be_gone: bool) {
     let (peer, world) = (other(dev), dev.world());
     let mut sends = Vec::new();
@@ -46,7 +48,8 @@ fn pour(dev: &mut Device, may_be_gone: bool) {
     drop(sends);
 }
 
-/// Two ranks pour messages at each other and leave at once, closing their endpoints in the middle of it.
+/// Two ranks pour messages at each other and leave at once, closing their endpoints in the middle
+/// of it.
 fn close_in_mid_traffic(provider: &'static str, how: [Leave; 2]) {
     let _watchdog = Watchdog::new();
     let mut board = Board::new(2);
@@ -79,7 +82,8 @@ fn closing(test: &str, providers: &[&'static str]) {
     if let Ok(provider) = std::env::var(ALONE) {
         let provider = *providers.iter().find(|p| **p == provider).expect("one of these");
         let begun = Instant::now();
-        // shm keeps pointers to endpoints of its own process that were closed; see `Ofi::is_available`.
+        // shm keeps pointers to endpoints of its own process that were closed; see
+        // `Ofi::is_available`.
         let drops = provider != "shm";
         for _ in 0..6 {
             close_in_mid_traffic(provider, [Leave::Finalize; 2]);
@@ -108,7 +112,8 @@ fn no_other_provider_crashes_when_it_is_closed_in_mid_traffic() {
     closing("no_other_provider_crashes_when_it_is_closed_in_mid_traffic", &["tcp", "net", "shm", "udp"]);
 }
 
-/// Both sides send everything before they receive anything, all of it by messages, in lengths of a frame and of many.
+/// Both sides send everything before they receive anything, all of it by messages, in lengths of a
+/// frame and of many.
 fn send_first(test: &str, provider: &'static str, many: u64) {
     const LARGE: usize = 200_000;
     let factory = over(provider);
@@ -142,7 +147,8 @@ fn two_sided_traffic_does_not_deadlock_over_sockets() {
     send_first("two_sided_traffic_does_not_deadlock_over_sockets", "sockets", 2000);
 }
 
-/// udp;ofi_rxd of 1.17 really stalls, once some 1024 messages are under way; the netmod's windows keep it from that.
+/// udp;ofi_rxd of 1.17 really stalls, once some 1024 messages are under way; the netmod's windows
+/// keep it from that.
 #[test]
 fn two_sided_traffic_does_not_deadlock_over_the_others() {
     for (provider, many) in [("tcp", 2000), ("net", 2000), ("shm", 2000), ("udp", 1500)] {
@@ -150,8 +156,8 @@ fn two_sided_traffic_does_not_deadlock_over_the_others() {
     }
 }
 
-/// Nobody looks while more messages come than the provider has places for: shm of 1.17 then has none left for receive buffers that take several
-/// (1024 for both), and never again.
+/// Nobody looks while more messages come than the provider has places for: shm of 1.17 then has
+/// none left for receive buffers that take several (1024 for both), and never again.
 #[test]
 fn who_looks_late_is_not_deaf_for_ever() {
     const SENDERS: u64 = 6;

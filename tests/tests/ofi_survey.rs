@@ -1,4 +1,4 @@
-//! What the libfabrics here offer, and what the netmod `ofi` chooses of it.
+//! Offers of the libfabrics here, and the choice of the netmod `ofi`.
 
 use libfabric_sys::consts::{FI_ORDER_SAS, FI_RMA};
 use libfabric_sys::{API, Library, OLDEST};
@@ -45,7 +45,7 @@ fn one_provider_is_chosen_and_every_offer_has_a_reason() {
     }
 }
 
-/// Where ranks and such threads are more than cores, ranks soon give theirs up.
+/// Ranks soon give up their cores if they and such threads are more than cores.
 #[test]
 fn threads_that_need_a_core_are_known() {
     if first_or_skip("threads of providers").is_none() {

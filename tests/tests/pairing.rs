@@ -1,5 +1,5 @@
-//! Hosts with several interfaces: traffic goes by the pairs that were decided on, by the interfaces' own counters, and goes on
-//! when one of them goes down.
+//! Hosts with several interfaces: traffic goes by the pairs that were decided on, by the
+//! interfaces' own counters, and goes on when one of them goes down.
 
 use netmod_tests::hosts::{Hosts, Made, give, ip, plug};
 use netmod_tests::jobs::outage::DOWN;
@@ -12,7 +12,7 @@ const TRAFFIC: u64 = 1_000_000;
 /// One connection, so that each counter tells one pair.
 const ONE: (&str, &str) = ("NETMOD_TCP_RAILS", "1");
 
-/// What all of a host's interfaces have carried, in and out together.
+/// Returns the bytes that all of a host's interfaces have carried, in and out together.
 struct Counters<'a> {
     hosts: &'a Hosts,
     nics: &'a [&'a str],
@@ -54,7 +54,8 @@ impl<'a> Counters<'a> {
 
 const SPEEDS: (&str, &str) = ("NETMOD_TCP_SPEED", "n0=1000,n1=100,n2=500,n3=10000,docker0=10000");
 
-/// A fast cable, a slow one, a routed way, one that leads nowhere, and a docker0 with the same address on both.
+/// A fast cable, a slow one, a routed way, one that leads nowhere, and a docker0 with the same
+/// address on both.
 fn four_nics(h: &mut Hosts) -> Made {
     h.cable(["n0", "n0"], ["10.10.0.1/24", "10.10.0.2/24"])?;
     h.cable(["n1", "n1"], ["10.11.0.1/24", "10.11.0.2/24"])?;
@@ -101,7 +102,8 @@ fn an_interface_that_goes_down_in_mid_traffic() {
         };
         let counters = Counters::new(&h, FOUR);
         let down = format!("{rank} n0");
-        // The other side hears of it by the new connection, long before it would find the old one dead.
+        // The other side hears of it by the new connection, long before it would find the old one
+        // dead.
         h.run(&[ONE, SPEEDS, (DOWN, &down), ("NETMOD_TCP_DETECT", "60s")], &["departed"])
             .expect_ok("departed", 2);
         counters.expect([&["n0", "n2"], &["n0", "n2"]]);
@@ -172,7 +174,7 @@ fn two_interfaces_in_one_subnet_with_crossed_speeds() {
     }
 }
 
-/// As Linux is by default: a host answers for all its addresses by each of its interfaces.
+/// A host answers for all its addresses by each of its interfaces, as Linux does by default.
 #[test]
 fn connections_that_come_by_another_interface_are_counted() {
     let test = "connections_that_come_by_another_interface_are_counted";
@@ -182,7 +184,8 @@ fn connections_that_come_by_another_interface_are_counted() {
         let Some(h) = Hosts::or_skip(test, JOB, |h| {
             one_subnet(h)?;
             if !strict {
-                // As if the first host's slow interface had answered for the address of the fast one.
+                // As if the first host's slow interface had answered for the address of the fast
+                // one.
                 let slow = "02:00:00:00:00:e1";
                 h.ip(0, &["link", "set", "e1", "address", slow])?;
                 let at = ["dev", "e1", "lladdr", slow, "nud", "permanent"];
@@ -200,7 +203,8 @@ fn connections_that_come_by_another_interface_are_counted() {
     }
 }
 
-/// Each interface answers for the address of the other one, on both hosts: no pinned socket hears an answer.
+/// Each interface answers for the address of the other one, on both hosts: no pinned socket hears
+/// an answer.
 #[test]
 fn hosts_that_answer_by_the_wrong_interfaces_are_reached_all_the_same() {
     let test = "hosts_that_answer_by_the_wrong_interfaces_are_reached_all_the_same";

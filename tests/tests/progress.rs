@@ -1,4 +1,4 @@
-//! What was begun leaves although its sender computes: no message waits for the sender's next call.
+//! A message leaves although its sender computes: none waits for the sender's next call.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use netmod_tests::conformance::{NetmodFactory, run_job_with};
 use netmod_tests::factory::{Ofi, Shm, Tcp};
 use netmod_tests::watchdog::Watchdog;
 
-/// How long a sender that computes waits for its receiver: without the helper for ever.
+/// Time that a sender that computes waits for its receiver: without the helper for ever.
 const LIMIT: Duration = Duration::from_secs(30);
 /// A message that is announced and not sent.
 const LONG: usize = 300_000;
@@ -148,7 +148,7 @@ fn answers_of_a_receive_leave_too() {
     );
 }
 
-/// What did not fit into the socket leaves when there is room.
+/// Bytes that did not fit into the socket leave when there is room.
 #[test]
 fn more_than_a_socket_takes() {
     const EACH: usize = 50_000;
@@ -174,7 +174,7 @@ fn more_than_a_socket_takes() {
     });
 }
 
-/// What was sent over shared memory lies where its receiver looks: nobody need send it.
+/// A message over shared memory lies where its receiver looks: nobody need send it.
 #[test]
 fn shared_memory_needs_no_helper() {
     let got = word();
@@ -236,7 +236,7 @@ fn the_helper_rests_while_nothing_is_staged() {
     );
 }
 
-/// Who only makes blocking calls needs no helper.
+/// A rank that only makes blocking calls needs no helper.
 #[test]
 fn blocking_calls_wake_nobody() {
     for stats in run_job_with(

@@ -1,5 +1,5 @@
-//! Large messages over several connections at once: the conformance suite, and rails that break, change and end at any
-//! moment.
+//! Large messages over several connections at once: the conformance suite, and rails that break,
+//! change and end at any moment.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn lay(dev: &mut Device) {
     }
 }
 
-/// What a rank has seen.
+/// Observations of a rank.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     dev: DeviceStats,
@@ -48,7 +48,8 @@ fn seen(dev: &Device) -> Seen {
     Seen { dev: dev.stats(), tcp: dev.netmod_report::<TcpReport>().expect("tcp").stats }
 }
 
-/// Both ranks send messages of all these lengths at once, `rounds` times; between polls `disturb` does what it likes.
+/// Both ranks send messages of all these lengths at once, `rounds` times; between polls `disturb`
+/// does what it likes.
 fn exchange(dev: &mut Device, lens: &[usize], rounds: u64, disturb: &mut impl FnMut(&mut Device)) {
     let (peer, world, me) = (other(dev), dev.world(), dev.rank() as u64);
     for round in 0..rounds {
@@ -110,7 +111,7 @@ fn every_message_is_put_by_rails() {
     }
 }
 
-/// Who only receives takes rails too, and says so to the sender's first offers.
+/// A rank that only receives takes rails too, and says so to the sender's first offers.
 #[test]
 fn rails_are_made_for_data_that_goes_one_way() {
     let all = run_job_with(
@@ -186,8 +187,8 @@ fn a_vc_that_is_resumed_keeps_its_puts() {
     assert!(all[0].tcp.resumes > 0 && all[0].dev.one_sided > 30, "{all:?}");
 }
 
-/// Without sessions a VC is lost with its connection: all that is under way ends, on both sides, and the VC can be
-/// used again.
+/// Without sessions a VC is lost with its connection: all that is under way ends, on both sides,
+/// and the VC can be used again.
 #[test]
 fn a_vc_that_is_lost_ends_its_puts() {
     for polls in [0, 1, 2, 5, 20, 60] {
@@ -221,7 +222,8 @@ fn a_vc_that_is_lost_ends_its_puts() {
     }
 }
 
-/// Each side sleeps in the middle of traffic, several times: no connection is left then, and what was not acknowledged goes again.
+/// Each side sleeps in the middle of traffic, several times: no connection is left then, and what
+/// was not acknowledged goes again.
 #[test]
 fn checkpoints_close_rails_and_lose_nothing() {
     let all = run_job_with(

@@ -1,5 +1,5 @@
-//! Rows of short messages with one envelope, which a device takes together: however they arrive and whatever is among
-//! them, they are received as if they had come one by one.
+//! Rows of short messages with one envelope, which a device takes together: however they arrive and
+//! whatever is among them, they are received as if they had come one by one.
 
 use ch3_shim::pkt::{HDR_LEN, Packet, ShortData};
 use ch3_shim::tagmatch::Envelope;
@@ -43,7 +43,8 @@ fn counted(dev: &Device) -> u64 {
     dev.report().iter().map(|v| v.stats.rx_msgs).sum()
 }
 
-/// Receives come before all, some and none of the messages; the stream is cut into pieces of several lengths.
+/// Receives come before all, some and none of the messages; the stream is cut into pieces of
+/// several lengths.
 #[test]
 fn all_arrive_in_order_and_are_counted() {
     for early in [0, 1, 40, 64, 65, MANY - 1, MANY] {

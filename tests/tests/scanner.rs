@@ -1,5 +1,5 @@
-//! Strangers at the listeners of a running job: whatever they send, the job's messages are whole, no VC
-//! goes down, each stranger is counted, and nothing of them stays open.
+//! Strangers at the listeners of a running job: whatever they send, the job's messages are whole,
+//! no VC goes down, each stranger is counted, and nothing of them stays open.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -29,8 +29,8 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the descriptors of this process").count()
 }
 
-/// Traffic of all pairs until rank 0 sees the flag; connections are closed and made again all the time.
-/// The rounds, and the counts at the end.
+/// Traffic of all pairs until rank 0 sees the flag; connections are closed and made again all the
+/// time. The rounds, and the counts at the end.
 fn traffic(dev: &mut Device, stop: &AtomicBool) -> (u64, TcpStats) {
     let world = dev.world();
     let (me, n) = (dev.rank() as i32, dev.size() as i32);
@@ -128,7 +128,8 @@ fn forged_proof() -> Vec<u8> {
     frame
 }
 
-/// Attacks a rank's listener in all ways; how many connections that took. Every one of them is a stranger.
+/// Attacks a rank's listener in all ways; how many connections that took. Every one of them is a
+/// stranger.
 fn attack(at: SocketAddr, target: PeerName, recorded: &[u8], dice: &mut Random) -> u64 {
     let other = PeerName { rank: (target.rank + 1) % RANKS, ..target };
     let ours = Versions::OURS;
@@ -245,7 +246,8 @@ fn a_job_under_attack() {
             })
             .collect();
         let made: Vec<u64> = each.into_iter().map(|t| t.join().expect("an attacker")).collect();
-        // The job itself closes connections and makes them again: at some moment it has as many as before.
+        // The job itself closes connections and makes them again: at some moment it has as many as
+        // before.
         settle(before);
         made
     });
@@ -277,8 +279,8 @@ impl Drop for StopAtEnd {
     }
 }
 
-/// Several hundred connections that say nothing fill the table of strangers, and new ones come all the
-/// time: a peer gets in all the same, again and again.
+/// Several hundred connections that say nothing fill the table of strangers, and new ones come all
+/// the time: a peer gets in all the same, again and again.
 #[test]
 fn a_peer_gets_in_while_the_table_is_full() {
     let _alone = alone();
@@ -312,7 +314,8 @@ fn a_peer_gets_in_while_the_table_is_full() {
     let strangers: u64 = ranks.iter().map(|(_, stats)| stats.strangers).sum();
     println!("{made} strangers, {strangers} counted, {} rounds", ranks[0].0);
     assert!(ranks[0].0 > 16, "the job hardly ran");
-    // What was never accepted is not counted; a peer that was pushed out of the table, and dialled again, is.
+    // What was never accepted is not counted; a peer that was pushed out of the table, and dialled
+    // again, is.
     let dialled: u64 = ranks.iter().map(|(_, stats)| stats.dialled).sum();
     let possible = made / 2..=made + dialled;
     assert!(possible.contains(&strangers), "{made} strangers came, {strangers} were counted");

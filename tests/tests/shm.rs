@@ -73,7 +73,7 @@ fn ranks_that_share_memory_are_checkpointed_with_those_of_another_node() {
     }
 }
 
-/// Where there is no shared memory, the netmod for it keeps nobody from a checkpoint.
+/// Without shared memory, its netmod keeps nobody from a checkpoint.
 #[test]
 fn checkpoints_without_shared_memory() {
     for resume in ["10s", "0s"] {
@@ -97,7 +97,8 @@ fn checkpoints_without_shared_memory() {
     }
 }
 
-/// A folder in which no memory can be had: the reason is in every card, and TCP carries the messages.
+/// A folder in which no memory can be had: the reason is in every card, and TCP carries the
+/// messages.
 #[test]
 fn without_memory_another_netmod_is_chosen_and_says_why() {
     let tune = |cfg: &mut ch3_shim::Config| {
@@ -150,7 +151,7 @@ impl NetmodFactory for NoFolder {
     }
 }
 
-/// When all ranks have started, the segment has no name any more.
+/// The segment has no name any more when all ranks have started.
 #[test]
 fn a_job_that_has_started_has_no_file() {
     let tune = |_: &mut ch3_shim::Config| {};

@@ -1,4 +1,5 @@
-//! Places where memory cannot be had, and places between which it can be shared: file systems and containers.
+//! Places where memory cannot be had, and places between which it can be shared: file systems and
+//! containers.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use netmod_tests::jobs::launch::{self, EACH_NETMOD, Outcome, launcher_or_skip, r
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 const WARNING: &str = "netmod: warning: the ranks of this node share no memory, which is slower: ";
 
-/// Whether processes can be put into namespaces in this way.
+/// Returns true if processes can be put into namespaces in this way.
 #[track_caller]
 fn can_unshare(test: &str, options: &[&str]) -> bool {
     if launcher_or_skip(test, "unshare", "util-linux").is_none() {
@@ -95,8 +96,9 @@ fn behind(command: &[&str], netmods: &str, case: &[&str], ranks: u32) -> Outcome
     run(c.env("NETMOD", netmods))
 }
 
-/// Each rank in namespaces of its own, which share `/dev/shm`: they share memory, and nothing else would reach them. Ranks
-/// that cannot wake each other are woken by a thread of their own; the death of one is noticed by its lock.
+/// Each rank in namespaces of its own, which share `/dev/shm`: they share memory, and nothing else
+/// would reach them. Ranks that cannot wake each other are woken by a thread of their own; the
+/// death of one is noticed by its lock.
 #[test]
 fn containers_that_share_a_folder() {
     for options in [

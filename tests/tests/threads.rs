@@ -85,8 +85,8 @@ fn threads_of_several_processes() {
     }
 }
 
-/// Of several requests, those that were over at once are given as others are, whatever engines they are of; used up
-/// ones are passed over.
+/// Calls for several requests return those that were over at once like others, whatever their
+/// engines; used up ones are passed over.
 #[test]
 fn over_at_once() {
     for engines in ["1", "2"] {
@@ -290,7 +290,7 @@ fn dropped_requests_are_freed() {
     );
 }
 
-/// Who comes late to a device that was finalized is told.
+/// A thread that comes late to a finalized device is told.
 #[test]
 fn finalized_for_all() {
     on_a_board(

@@ -6,7 +6,7 @@ use netmod_tests::board::{run_job, run_job_with};
 use netmod_tests::conformance::{check, other, pattern};
 use netmod_tests::factory::{Shm, Tcp};
 
-/// What a header costs.
+/// Cost of a header, in bytes.
 const HDR: u64 = 32;
 
 #[test]
@@ -32,8 +32,9 @@ fn one_peer_gets_rendezvous_and_the_other_eager() {
     });
 }
 
-/// What is longer than the netmod's buffer goes straight to the memory of its receive, but for what that
-/// buffer had taken before the receive was known, whatever the protocol and the layout.
+/// A message longer than the netmod's buffer goes straight to the memory of its receive, but for
+/// the part that the buffer took before the receive was known. It does so in every protocol and
+/// layout.
 #[test]
 fn long_messages_go_straight_to_their_receives_over_tcp() {
     const LEN: usize = 4 << 20;
@@ -50,7 +51,8 @@ fn long_messages_go_straight_to_their_receives_over_tcp() {
     }
 }
 
-/// Both ranks exchange messages that may go eagerly. For each rank: the threshold of its VC, and how many messages it has got from the peer's memory.
+/// Both ranks exchange messages that may go eagerly. For each rank: the threshold of its VC, and
+/// how many messages it has got from the peer's memory.
 fn over_shared_memory(lens: [usize; 4], tune: impl Fn(&mut Config)) -> Vec<(usize, u64)> {
     run_job_with(&Shm, 2, tune, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -66,7 +68,8 @@ fn over_shared_memory(lens: [usize; 4], tune: impl Fn(&mut Config)) -> Vec<(usiz
     })
 }
 
-/// Within a node the machine says from where on a get is faster than a copy through a ring; a user's word goes before.
+/// Within a node the machine says from where on a get is faster than a copy through a ring; a
+/// user's word goes before.
 #[test]
 fn what_is_got_sooner_is_got_if_nobody_has_said_otherwise() {
     let (most, from) = (Config::default().eager_max, Config::default().lmt_min);

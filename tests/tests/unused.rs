@@ -1,4 +1,5 @@
-//! VCs that are made and not used for a while: they cost little, and their first use finds all that it needs.
+//! VCs that are made and not used for a while: they cost little, and their first use finds all that
+//! it needs.
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
@@ -13,7 +14,7 @@ const MANY: u32 = 300;
 #[derive(Debug, Default)]
 struct Published {
     values: HashMap<String, Vec<u8>>,
-    /// How often each was asked for.
+    /// Number of calls of each function.
     asked: HashMap<String, u32>,
 }
 

@@ -108,7 +108,8 @@ fn eager_and_rendezvous_through_memory() {
     answers(&Shm, 300, 400_000, "100");
 }
 
-/// Over sockets of a provider's. Its other one for TCP, net, has no descriptor that is of use before libfabric 2.0, and is gone then.
+/// Over sockets of a provider's. Its other one for TCP, net, has no descriptor that is of use
+/// before libfabric 2.0, and is gone then.
 fn over_libfabric(test: &str, rounds: u64, longest: usize, spin: &'static str) {
     let f = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };
     if f.is_available(test) {
@@ -121,7 +122,8 @@ fn small_messages_over_libfabric() {
     over_libfabric("small_messages_over_libfabric", 2000, 64, "0");
 }
 
-/// With a setting with which the descriptor does not always wake, there is none, and who waits naps.
+/// With a setting with which the descriptor does not always wake, there is none, and who waits
+/// naps.
 #[test]
 fn a_descriptor_that_does_not_wake_is_not_used() {
     const SETTING: &str = "FI_OFI_RXM_DEF_TCP_WAIT_OBJ";
@@ -138,7 +140,8 @@ fn a_descriptor_that_does_not_wake_is_not_used() {
     }
 }
 
-/// Two ranks over the fake provider, which read what is announced to them, and wait in that way. They have met when they are called.
+/// Two ranks over the fake provider, which read what is announced to them, and wait in that way.
+/// They have met when they are called.
 fn read_over_fake(
     settings: netmod_fake_fabric::Settings,
     wait: &'static str,
@@ -169,8 +172,9 @@ fn read_over_fake(
     assert_eq!(fabric.violations(), [""; 0]);
 }
 
-/// A netmod without a descriptor is looked after in naps: a part of the time that nothing came, up to some milliseconds, and short
-/// again after something has come. So few polls are made in a second, and what comes is late by little.
+/// A netmod without a descriptor is looked after in naps: a part of the time that nothing came, up
+/// to some milliseconds, and short again after something has come. So few polls are made in a
+/// second, and what comes is late by little.
 #[test]
 fn naps_grow_until_something_comes() {
     const FIRST: Duration = Duration::from_micros(4);
@@ -200,7 +204,8 @@ fn naps_grow_until_something_comes() {
     assert_eq!(nap(&mut dev), FIRST);
 }
 
-/// A netmod that has a descriptor that is readable for ever, or never lets one wait: a wait sleeps all the same.
+/// A netmod that has a descriptor that is readable for ever, or never lets one wait: a wait sleeps
+/// all the same.
 #[test]
 fn a_netmod_that_misleads_is_looked_after_in_naps() {
     const WAIT: Duration = Duration::from_millis(500);
@@ -225,7 +230,8 @@ fn a_netmod_that_misleads_is_looked_after_in_naps() {
     }
 }
 
-/// A peer's device reads memory of this process only while that is polled, where it has no thread: however long that takes, naps stay short.
+/// A peer's device reads memory of this process only while that is polled, where it has no thread:
+/// however long that takes, naps stay short.
 #[test]
 fn naps_are_short_while_memory_is_moved() {
     const SHORT: Duration = Duration::from_micros(20);
@@ -260,7 +266,8 @@ fn naps_are_short_while_memory_is_moved() {
     });
 }
 
-/// A descriptor costs each message: there is one where cores are shared, and where the user wants it.
+/// A descriptor costs each message: there is one where cores are shared, and where the user wants
+/// it.
 #[test]
 fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
     let (_, control) = Control::load(&library_path());
@@ -288,7 +295,7 @@ fn a_descriptor_of_libfabric_only_where_cores_are_shared() {
     assert!(world.close().is_none());
 }
 
-/// Of a transfer that the provider will not take no event tells: who waits for it looks again soon.
+/// No event tells of a transfer that the provider does not take: a waiter looks again soon.
 #[test]
 fn a_transfer_that_is_refused_is_tried_again_soon() {
     const SOON: Duration = Duration::from_millis(1);

@@ -56,7 +56,7 @@ fn run(case: &'static Case, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], with a device that all threads use.
+/// Runs a case like [`run`], with a device that all threads use.
 fn run_shared(case: &'static SharedCase, args: &Args) -> Result<()> {
     watchdog(case.name)?;
     let dev = Device::init_thread::<Multiple>()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use netmod_pmi::ProcessManager;
 use netmod_tests::jobs::{Result, pattern, sys};
 
-/// What a rank publishes: shorter and longer than what fits into one message of PMI.
+/// Values that a rank publishes: shorter and longer than one message of PMI holds.
 const SIZES: [usize; 4] = [0, 1, 1000, 100_000];
 
 fn barrier(pm: &mut ProcessManager) -> Result<()> {
@@ -30,7 +30,7 @@ fn barrier(pm: &mut ProcessManager) -> Result<()> {
     Ok(())
 }
 
-/// What the launcher tells of this process alone agrees with what it tells of all ranks.
+/// Checks that the launcher tells the same of this process alone as of all ranks.
 fn check_nodes(pm: &mut ProcessManager, round: u32) -> Result<()> {
     let me = pm.rank();
     let (Some(node), Some(own)) = (pm.node_of(me), pm.own_node()) else {

@@ -182,7 +182,7 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
 /// it has gone.
 pub fn an_init_fails<F: NetmodFactory>(f: &F) {
     const WHY: &str = "the value is lost";
-    /// How long the sender goes on behind the end of its peer.
+    /// Time that the sender goes on after the end of its peer.
     const BEHIND: Duration = Duration::from_millis(100);
     let mut board = Board::new(2);
     let job = f.job(2);

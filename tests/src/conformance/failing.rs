@@ -48,7 +48,7 @@ fn lose_in_a_scope(dev: &mut Device, large: &[u8]) {
     assert!(is_lost(&ended) && lent == [UNTOUCHED; 100], "{ended:?}");
 }
 
-/// What the peer has sent before it died: what is here can be received, what is not cannot.
+/// Receives messages of a dead peer: what has arrived can be received, the rest cannot.
 fn receive_matched(dev: &mut Device, blocked: Blocked, [short, long]: [ch3_shim::Message; 2], len: usize) {
     let (short, long): (super::forms::Received, _) = if blocked == Blocked::Scope {
         let (mut few, mut many) = (vec![UNTOUCHED; 100], vec![UNTOUCHED; len]);

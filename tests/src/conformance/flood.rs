@@ -1,4 +1,5 @@
-//! Senders that outrun their receiver: what waits there is bounded, nothing hangs, and all arrives in order.
+//! Senders that outrun their receiver: what waits there is bounded, nothing hangs, and all arrives
+//! in order.
 //!
 //! Windows are small here, so that few messages make a flood.
 
@@ -11,7 +12,7 @@ use super::{
 
 const WINDOW: u64 = 16 << 10;
 const SLOTS: u64 = 4;
-/// What flow control charges a message besides its bytes.
+/// Bytes that flow control charges for a message besides its payload.
 const ENTRY: u64 = 256;
 
 fn tight(cfg: &mut Config) {
@@ -54,8 +55,8 @@ fn flow(dev: &Device, rank: u32) -> FlowReport {
     dev.report().iter().find(|r| r.rank == rank).expect("a VC that was used").flow
 }
 
-/// Nobody has lost anything: what rank 0 has left and what rank 1 holds and owes is what was granted and lent. Rank 0
-/// sends nothing more before rank 1 has come here.
+/// Nobody has lost anything: what rank 0 has left and what rank 1 holds and owes is what was
+/// granted and lent. Rank 0 sends nothing more before rank 1 has come here.
 fn nothing_is_lost(dev: &mut Device) -> FlowReport {
     let peer = other(dev);
     if dev.rank() == 0 {
@@ -77,8 +78,8 @@ fn is_conserved(reports: &[FlowReport]) {
     assert_eq!(a.window, WINDOW);
     assert_eq!((b.held, b.held_slots, a.waiting_sends), (0, 0, 0), "{a:?}\n{b:?}");
     assert_eq!(a.left + b.owed, a.window, "{a:?}\n{b:?}");
-    // A loan that the last messages did not need any more, since they were cancelled or had slots under way, is with
-    // the sender.
+    // A loan that the last messages did not need any more, since they were cancelled or had slots
+    // under way, is with the sender.
     assert_eq!(a.slots_left + b.owed_slots, a.slots + b.lent_slots, "{a:?}\n{b:?}");
 }
 
@@ -164,8 +165,8 @@ pub fn wildcards<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// The receiver wants the last messages first: by receives, by probes, by matched probes, and with receives
-/// that were posted before.
+/// The receiver wants the last messages first: by receives, by probes, by matched probes, and with
+/// receives that were posted before.
 pub fn last_first<F: NetmodFactory>(f: &F) {
     let reports = run_job_with(f, 2, tight, |dev| {
         const N: usize = 120;
@@ -230,7 +231,7 @@ pub fn behind_it<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// Of a flood some are taken back, wherever they are: with the receiver, announced, waiting.
+/// Cancels some messages of a flood, wherever they are: at the receiver, announced, waiting.
 pub fn cancelled<F: NetmodFactory>(f: &F) {
     let reports = run_job_with(f, 2, tight, |dev| {
         const N: usize = 140;

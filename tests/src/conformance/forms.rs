@@ -18,7 +18,7 @@ use crate::sys::Area;
 /// The value of bytes that no message has touched.
 pub(super) const UNTOUCHED: u8 = 0xEE;
 
-/// How a receive ends.
+/// The end of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     /// The message is shorter than the buffer.
@@ -109,7 +109,7 @@ pub fn only(results: std::result::Result<Vec<Completion>, SomeFailed>) -> Receiv
     only_some(results.map(|all| all.into_iter().enumerate().collect()))
 }
 
-/// As [`only`], of a call that says which requests it took.
+/// Checks like [`only`] a call that returns the requests that it took.
 ///
 /// # Panics
 /// As [`only`].

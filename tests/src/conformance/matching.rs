@@ -1,4 +1,4 @@
-//! Which message goes to which receive: wildcards, exact ones, contexts, before and after.
+//! Messages meet the right receives: wildcards, exact ones, contexts, before and after.
 
 use ch3_shim::{ANY_SOURCE, ANY_TAG};
 
@@ -79,8 +79,8 @@ pub fn wildcards_and_exact_receives_in_order<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// Receives with wildcards take unexpected messages in the order of their arrival, and exact ones the
-/// first that fits.
+/// Receives with wildcards take unexpected messages in the order of their arrival, and exact ones
+/// the first that fits.
 pub fn unexpected_in_arrival_order<F: NetmodFactory>(f: &F) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());

@@ -1,7 +1,7 @@
 //! The conformance suite: what a device over any netmod must do.
 //!
-//! One file a concern; each case is a function of a [`NetmodFactory`]. The macro `conformance!` makes a
-//! test of every case for one factory.
+//! One file a concern; each case is a function of a [`NetmodFactory`]. The macro `conformance!`
+//! makes a test of every case for one factory.
 
 pub mod cancel;
 pub mod closing;
@@ -25,8 +25,8 @@ use ch3_shim::{Completion, Device};
 pub use crate::board::{doing, run_devices, run_job, run_job_with, settle};
 pub use crate::factory::NetmodFactory;
 
-/// Makes a module with a test for each case of the suite: `conformance!(name, factory)`, where `factory`
-/// is an expression. Attributes in front of the name are those of each test.
+/// Makes a module with a test for each case of the suite: `conformance!(name, factory)`, where
+/// `factory` is an expression. Attributes in front of the name are those of each test.
 #[macro_export]
 macro_rules! conformance {
     ($(#[$attr:meta])* $module:ident, $factory:expr) => {
@@ -104,7 +104,7 @@ fn mix(seed: u64, i: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// That these are the bytes of [`pattern`].
+/// Checks that these are the bytes of [`pattern`].
 ///
 /// # Panics
 /// If they are not, saying where.

@@ -8,7 +8,7 @@ use netmod_core::{Datatype, RxBytes, Segment};
 use super::{NetmodFactory, await_go, doing, go, other, pattern, run_job};
 use crate::sys::Area;
 
-/// What every gap must still contain.
+/// The byte that every gap must still contain.
 const GAP: u8 = 0xE5;
 /// Bytes of data of one element of each layout.
 const ELEMENT: usize = 24;

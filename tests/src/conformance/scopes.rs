@@ -38,8 +38,8 @@ pub fn lends_and_returns<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// Waits within a scope, last first. Small sends that are on their way together have one handle: each is to be
-/// waited for once, and a second wait takes nothing of the others.
+/// Waits within a scope, last first. Small sends that are on their way together have one handle:
+/// each is to be waited for once, and a second wait takes nothing of the others.
 pub fn waits_within<F: NetmodFactory>(f: &F) {
     const N: usize = 40;
     const LATE: i32 = N as i32 + 1;
@@ -71,7 +71,8 @@ pub fn waits_within<F: NetmodFactory>(f: &F) {
                 assert_eq!(s.wait(nobody)?.source, ch3_shim::PROC_NULL);
                 let wild = s.isend(&data[1], peer, N as i32, world)?;
                 s.wait(&wild)?;
-                // One that has the place of another is not given up when that is waited for once more.
+                // One that has the place of another is not given up when that is waited for once
+                // more.
                 s.irecv(&mut late, peer, LATE, world)?;
                 s.wait(&receives[0])?;
                 s.isend(&[], peer, STEP, world)?;
@@ -89,7 +90,7 @@ pub fn waits_within<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// What must still work after a scope has ended badly.
+/// Checks what must still work after a scope has ended badly.
 fn still_usable(dev: &mut Device) {
     let peer = other(dev);
     for len in [5, 500, 20_000] {
@@ -130,8 +131,8 @@ pub fn early_error<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// An error while a rendezvous waits for its receive: the memory is free when the scope ends. The message was
-/// taken back, or went on to its end, and no connection is lost.
+/// An error while a rendezvous waits for its receive: the memory is free when the scope ends. The
+/// message was taken back, or went on to its end, and no connection is lost.
 pub fn early_error_with_a_rendezvous<F: NetmodFactory>(f: &F) {
     run_devices(
         f,

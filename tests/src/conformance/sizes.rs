@@ -46,7 +46,8 @@ fn exchange(dev: &mut Device, len: usize, expected: bool) {
     }
 }
 
-/// Receives that are posted when the message comes. Large messages move in the mode that is demanded.
+/// Receives that are posted when the message comes. Large messages move in the mode that is
+/// demanded.
 pub fn expected<F: NetmodFactory>(f: &F) {
     let top = f.capabilities().max_bytes;
     let stats = run_job(f, 2, move |dev| {

@@ -61,17 +61,17 @@ fn cases<F: NetmodFactory>(f: &F, sizes: impl Fn(&Device) -> Vec<(usize, usize)>
     });
 }
 
-/// Of messages in the header.
+/// Truncates messages in the header.
 pub fn short<F: NetmodFactory>(f: &F) {
     cases(f, |_| vec![(16, 4), (16, 15), (1, 0)]);
 }
 
-/// Of eager messages, by little and by much.
+/// Truncates eager messages, by little and by much.
 pub fn eager<F: NetmodFactory>(f: &F) {
     cases(f, |_| vec![(17, 16), (1000, 100), (4000, 3999), (50_000, 1), (50_000, 40_000), (65_536, 65_535)]);
 }
 
-/// Of a rendezvous.
+/// Truncates a rendezvous.
 pub fn rendezvous<F: NetmodFactory>(f: &F) {
     cases(f, |dev| {
         let len = dev.config().eager_max * 2;

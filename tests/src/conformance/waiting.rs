@@ -216,8 +216,8 @@ pub fn owned_forms<F: NetmodFactory>(f: &F) {
 /// A call that takes one or some of several requests, and which ones it took.
 type Take = fn(&mut Device, &mut [RawReq]) -> Result<Vec<(usize, Status)>, Error>;
 
-/// Requests that were over at once are given by each of the calls, once, as others are; null ones, and those that
-/// were used up, are passed over.
+/// Requests that were over at once are given by each of the calls, once, as others are; null ones,
+/// and those that were used up, are passed over.
 pub fn over_at_once<F: NetmodFactory>(f: &F) {
     const CALLS: [(&str, Take); 4] = [
         ("wait_any_raw", |dev, reqs| Ok(dev.wait_any_raw(reqs)?.into_iter().collect())),
@@ -265,7 +265,8 @@ pub fn over_at_once<F: NetmodFactory>(f: &F) {
     });
 }
 
-/// The same for lists of requests that own their buffers. One that a wait had on loan stays in the list.
+/// The same for lists of requests that own their buffers. One that a wait had on loan stays in the
+/// list.
 fn owned_over_at_once(dev: &mut Device) {
     let world = dev.world();
     let mut used_up = dev.isend(vec![1], 0, 3, world).expect("isend");

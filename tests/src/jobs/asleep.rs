@@ -1,4 +1,5 @@
-//! Cases in which a process computes, and does not look after its messages, while others put to its memory, get from it, and send to it.
+//! Cases in which a process computes, and does not look after its messages, while others put to its
+//! memory, get from it, and send to it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ fn expect_one_sided(dev: &Device, messages: u64) -> Result<()> {
     }
 }
 
-/// Rank 1 sleeps: while rank 0 moves a large message between both, and while it sends many short ones.
+/// Rank 1 sleeps: while rank 0 moves a large message between both, and while it sends many short
+/// ones.
 pub(super) fn asleep(dev: &mut Device, args: &Args) -> Result<End> {
     let pause = Duration::from_millis(args.get(0, 1500));
     let (me, n) = place(dev);

@@ -8,7 +8,7 @@ use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Request};
 use super::pattern::{self, Random, seed};
 use super::{Args, End, Result, sys};
 
-/// What an error says before its cause.
+/// Beginning of an error, before its cause.
 pub(super) fn context<T, E: std::fmt::Display>(
     result: std::result::Result<T, E>,
     what: impl FnOnce() -> String,
@@ -127,8 +127,8 @@ fn length(source: i32, i: u64) -> usize {
     }
 }
 
-/// Messages carry on from one phase to the next: any source and any tag, any source with a tag, a probe
-/// for any source first.
+/// Messages carry on from one phase to the next: any source and any tag, any source with a tag, a
+/// probe for any source first.
 pub(super) fn many_to_one(dev: &mut Device, args: &Args) -> Result<End> {
     let each = args.get(0, 200).next_multiple_of(3);
     let (me, n) = place(dev);

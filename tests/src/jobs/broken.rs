@@ -1,5 +1,5 @@
-//! Traffic between all ranks while their connections break, again and again, at random points: every message arrives
-//! whole, once, and in order, and no rank is told that another one is down.
+//! Traffic between all ranks while their connections break, again and again, at random points:
+//! every message arrives whole, once, and in order, and no rank is told that another one is down.
 
 use ch3_shim::{Break, Device, Mode};
 
@@ -40,7 +40,7 @@ fn length(dice: &mut Random) -> usize {
     SIZES[dice.below(most)]
 }
 
-/// What one rank sends to another in a round: the seed and the length of each message.
+/// Messages of one rank to another in a round: the seed and the length of each.
 fn plan(run: u64, round: u64, from: i32, to: i32, each: usize) -> Vec<(u64, usize)> {
     let of = seed(&[run, round, from as u64, to as u64]);
     let mut dice = Random::new(of);
@@ -55,7 +55,8 @@ enum Op {
     Progress(usize),
 }
 
-/// Everything that a rank does in a round before it waits. Messages of a pair are in order; the rest is random.
+/// Everything that a rank does in a round before it waits. Messages of a pair are in order; the
+/// rest is random.
 fn mixed(dice: &mut Random, run: u64, round: u64, me: i32, n: i32, each: usize) -> Vec<Op> {
     let mut lists: Vec<Vec<Op>> = Vec::new();
     for peer in (0..n).filter(|p| *p != me) {

@@ -1,5 +1,5 @@
-//! Traffic between all ranks while ranks are checkpointed in the middle of it: every message arrives whole, once, and in
-//! order.
+//! Traffic between all ranks while ranks are checkpointed in the middle of it: every message
+//! arrives whole, once, and in order.
 
 use ch3_shim::Device;
 

@@ -16,14 +16,14 @@ use crate::stall::Stall;
 
 /// Bytes of the message.
 const LEN: usize = 1 << 20;
-/// How long a rank waits for the other one, at most.
+/// Longest time that a rank waits for the other one.
 const LONG: Duration = Duration::from_secs(20);
-/// How long a writer is held back at most: longer than an abort waits for its launcher.
+/// Longest time that a writer is held back: longer than an abort waits for its launcher.
 const HELD: Duration = Duration::from_secs(6);
-/// What memory is filled with that its owner has freed.
+/// The byte that fills memory which its owner has freed.
 const POISON: u8 = 0xDB;
 
-/// Where the ranks tell each other how far they are: a folder with a file for each word.
+/// The folder by which the ranks tell each other their progress, with a file for each word.
 #[derive(Debug)]
 struct Words(PathBuf);
 
@@ -52,7 +52,7 @@ impl Words {
     }
 }
 
-/// What the exit handler looks at: the receive's memory, by its address.
+/// The receive's memory, by its address, for the exit handler.
 static LENT: OnceLock<(usize, Words)> = OnceLock::new();
 
 /// Frees the memory of the receive as a program's destructors would, and sees whether it is written

@@ -146,8 +146,8 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     if me == victim {
         return die_in_traffic(dev);
     }
-    // Sends that wait for their match or for CTS, receives posted and never served, a large message that
-    // is cut off in the middle.
+    // Sends that wait for their match or for CTS, receives posted and never served, a large message
+    // that is cut off in the middle.
     let others: Vec<i32> = (0..n).filter(|r| *r != victim).collect();
     let at = others.iter().position(|r| *r == me).ok_or("no place among the others")?;
     let doomed = [
@@ -196,7 +196,8 @@ pub(super) fn die(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// A rank is killed. Who waits for it is told in time, and nobody else is named; meanwhile the others talk, and are not disturbed.
+/// A rank is killed. Who waits for it is told in time, and nobody else is named; meanwhile the
+/// others talk, and are not disturbed.
 pub(super) fn widowed(dev: &mut Device, args: &Args) -> Result<End> {
     let victim = args.rank(0, 1, dev)?;
     let limit = Duration::from_secs(args.get(1, 20));

@@ -8,9 +8,9 @@ use super::basic::{context, place};
 use super::pattern::{self, seed};
 use super::{Args, End, Result};
 
-/// What flow control charges a message besides its bytes.
+/// Bytes that flow control charges for a message besides its payload.
 const ENTRY: u64 = 256;
-/// What the queues' growth by doubling, spare buffers and the allocator may take besides what is charged.
+/// Bytes beyond the charge: growth of queues by doubling, spare buffers, and the allocator.
 const SLACK: u64 = 12 << 20;
 
 fn length(i: u64) -> usize {
@@ -43,8 +43,8 @@ pub(super) fn flood(dev: &mut Device, args: &Args) -> Result<End> {
     }
     let before = resident()?;
     let peers = n as u64 - 1;
-    // First it makes no call at all, then it takes part, but receives nothing until all room is used up, or all
-    // messages are here because they need less.
+    // First it makes no call at all, then it takes part, but receives nothing until all room is
+    // used up, or all messages are here because they need less.
     std::thread::sleep(pause);
     let full = |dev: &Device| {
         if dev.unexpected_len() as u64 == each * peers {

@@ -9,8 +9,8 @@ use super::basic::{context, exchange, place};
 use super::pattern::{self, seed};
 use super::{Args, End, Result, sys};
 
-/// Ranks fork while messages are under way, and children that hold all memory live on for a while: nothing that is sent, put or got is
-/// other than it should be.
+/// Ranks fork while messages are under way, and children that hold all memory live on for a while:
+/// nothing that is sent, put or got is other than it should be.
 pub(super) fn forks(dev: &mut Device, args: &Args) -> Result<End> {
     let (rounds, len) = (args.get(0, 6), args.get(1, 1 << 20) as usize);
     exchange(dev, 1000, 0)?;
@@ -45,8 +45,8 @@ fn begin_and_fork(dev: &mut Device, len: usize, round: u64) -> Result<()> {
     Ok(sys::reap(child)?)
 }
 
-/// Ranks fork with messages under way, and without. Each child tries all calls, which are refused, and drops the device. The
-/// parents go on as if there had been none.
+/// Ranks fork with messages under way, and without. Each child tries all calls, which are refused,
+/// and drops the device. The parents go on as if there had been none.
 pub(super) fn children(dev: &mut Device, args: &Args) -> Result<End> {
     let (rounds, len) = (args.get(0, 3), args.get(1, 1 << 20) as usize);
     let ((me, n), world) = (place(dev), dev.world());

@@ -11,8 +11,8 @@ use super::{Args, End, Result};
 /// The environment variable with the file whose existence ends the hang.
 pub const GO: &str = "NETMOD_TEST_GO";
 
-/// Rank 0 is outside the library. The last rank has a rendezvous send to it that nobody matches; all others
-/// wait for a message from it with tag 5.
+/// Rank 0 is outside the library. The last rank has a rendezvous send to it that nobody matches;
+/// all others wait for a message from it with tag 5.
 pub(super) fn hang(dev: &mut Device, _: &Args) -> Result<End> {
     let file = std::env::var_os(GO).ok_or("NETMOD_TEST_GO does not name a file")?;
     let (me, n) = place(dev);

@@ -1,6 +1,8 @@
-//! Cases in which one rank is killed: at a certain stage of its life, or at any moment of random traffic.
+//! Cases in which one rank is killed: at a certain stage of its life, or at any moment of random
+//! traffic.
 //!
-//! Whatever the stage, the others must learn of it by errors that name the rank and its host, and go on.
+//! Whatever the stage, the others must learn of it by errors that name the rank and its host, and
+//! go on.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +12,8 @@ use super::basic::{context, place};
 use super::pattern::{self, mix, seed};
 use super::{Args, End, Result, sys};
 
-/// How long the others may take to learn of a death. It is a matter of milliseconds on a machine with
-/// nothing else to do; the process manager is asked each second.
+/// Time in which the others must learn of a death. An idle machine takes milliseconds; the process
+/// manager is asked each second.
 pub const DETECTION: Duration = Duration::from_secs(10);
 
 /// Kills this process after some microseconds.
@@ -24,7 +26,8 @@ fn kill_after(us: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a victim of the case `kill` does before it joins the job: at stage 0 it dies, at stage 1 it is about to.
+/// Acts as a victim of the case `kill` before it joins the job: at stage 0 it dies, at stage 1 it
+/// is about to.
 ///
 /// # Errors
 /// There can be no thread.
@@ -75,8 +78,8 @@ fn pends<T>(result: std::result::Result<T, Error>, victim: i32, what: &str) -> R
     }
 }
 
-/// What is left to be done with a dead rank: everything fails, wildcards until they were told, and the others
-/// go on.
+/// Checks the job after a death: everything with the dead rank fails, wildcards until they were
+/// told, and the others go on.
 fn aftermath(dev: &mut Device, victim: i32) -> Result<()> {
     let (me, world) = (dev.rank() as i32, dev.world());
     let begun = Instant::now();
@@ -117,7 +120,8 @@ fn finalize(dev: &mut Device) -> std::result::Result<(), Error> {
     Ok(())
 }
 
-/// The victim learns that all it has sent was received: a completed send may still lie in its process, and be lost with it.
+/// The victim learns that all it has sent was received: a completed send may still lie in its
+/// process, and be lost with it.
 fn all_came(dev: &mut Device, victim: i32) -> Result<()> {
     let (me, n) = place(dev);
     let world = dev.world();
@@ -131,7 +135,8 @@ fn all_came(dev: &mut Device, victim: i32) -> Result<()> {
     Ok(())
 }
 
-/// What the victim and the others do at a stage. The victim never returns from the stages below 8.
+/// Acts as the victim or as another rank at a stage. The victim never returns from the stages below
+/// 8.
 pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     let (stage, victim, random) = (args.get(0, 2), args.rank(1, 1, dev)?, mix(args.get(2, 1)));
     let (me, n) = place(dev);
@@ -247,7 +252,8 @@ pub(super) fn kill(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// A rank is killed that nobody has ever exchanged a message with, while the others wait for it in different ways.
+/// A rank is killed that nobody has ever exchanged a message with, while the others wait for it in
+/// different ways.
 pub(super) fn unmet(dev: &mut Device, args: &Args) -> Result<End> {
     let (victim, random) = (args.rank(0, 1, dev)?, mix(args.get(1, 1)));
     let (me, world) = (dev.rank() as i32, dev.world());
@@ -272,7 +278,8 @@ pub(super) fn unmet(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// Random traffic with one peer: one message each way at a time, each of a length and mode of its own.
+/// Random traffic with one peer: one message each way at a time, each of a length and mode of its
+/// own.
 struct Lane {
     peer: i32,
     receive: Option<Request>,
@@ -366,8 +373,8 @@ impl Traffic {
 /// Gossip: small messages that are received from any source, so many from each rank to each other.
 const GOSSIP: u64 = 20;
 
-/// Random traffic of all pairs; one random rank is killed at a random moment. What concerns it fails, with its
-/// name, in time; all other traffic goes on to its end, byte for byte.
+/// Random traffic of all pairs; one random rank is killed at a random moment. What concerns it
+/// fails, with its name, in time; all other traffic goes on to its end, byte for byte.
 pub(super) fn mortal(dev: &mut Device, args: &Args) -> Result<End> {
     let (random, rounds) = (seed(&[args.get(0, 1), 7]), args.get(1, 60));
     let (me, n) = place(dev);

@@ -11,30 +11,30 @@ use std::time::{Duration, Instant};
 
 use super::{LIMIT, sys};
 
-/// How long a job may take. Generous: a job that hangs is what it is for.
+/// Time limit of a job. Generous: it is there for jobs that hang.
 pub const JOB_LIMIT: Duration = Duration::from_secs(60);
 /// Variable in the environment of a job's processes; each job has another value.
 pub const MARK: &str = "NETMOD_TEST_JOB_MARK";
 /// The file to which skipped tests are written, if set.
 const SKIP_LOG: &str = "NETMOD_TEST_SKIP_LOG";
-/// If 1, a test that would be skipped fails.
+/// Variable that makes a test that would be skipped fail if it is 1.
 const NO_SKIP: &str = "NETMOD_TEST_NO_SKIP";
 
-/// How a job has ended.
+/// The end of a job.
 #[derive(Debug)]
 pub struct Outcome {
     /// The launcher's status.
     pub status: ExitStatus,
-    /// What all have written.
+    /// Output of all processes.
     pub output: String,
-    /// What the job's processes have as [`MARK`] in their environment.
+    /// Value of [`MARK`] in the environment of the job's processes.
     pub mark: String,
     /// For messages.
     command: String,
 }
 
 impl Outcome {
-    /// How many ranks have said that the case is ok.
+    /// Returns the number of ranks that have said that the case is ok.
     pub fn ok_ranks(&self, case: &str) -> usize {
         self.output.matches(&format!(": {case} ok\n")).count()
     }
@@ -49,8 +49,8 @@ impl Outcome {
         assert_eq!(self.ok_ranks(case), ranks as usize, "{self}");
     }
 
-    /// Returns what a rank has said in the case `span`: the messages that moved one-sided, those that moved through
-    /// rings, and the windows that were registered beyond each message's first.
+    /// Returns what a rank has said in the case `span`: the messages that moved one-sided, those
+    /// that moved through rings, and the windows that were registered beyond each message's first.
     ///
     /// # Panics
     /// If it has not said it.
@@ -63,7 +63,8 @@ impl Outcome {
         [(); 3].map(|()| numbers.next().unwrap_or_else(|| panic!("three numbers: {line}")))
     }
 
-    /// Fails the test unless all ranks of the case `span` have succeeded, and the messages have moved in this mode.
+    /// Fails the test unless all ranks of the case `span` have succeeded, and the messages have
+    /// moved in this mode.
     ///
     /// # Panics
     /// If not.
@@ -91,8 +92,8 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// What a job has in its environment that tests what TCP alone can do: connections that break, sessions, checkpoints,
-/// hosts. Others use what a job uses by default.
+/// Variable of a job that tests abilities of TCP alone: connections that break, sessions,
+/// checkpoints, hosts. Other jobs use the defaults.
 pub const OVER_TCP: (&str, &str) = ("NETMOD", "tcp");
 
 /// The netmods with which jobs run that must work over any: the default, and TCP alone.
@@ -223,7 +224,7 @@ pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf 
     workspace_target(neighbour, package, ["--bin", name], name)
 }
 
-/// As [`workspace_program`], an example of a package.
+/// Returns an example of a package; see [`workspace_program`].
 ///
 /// # Panics
 /// If it cannot be built.

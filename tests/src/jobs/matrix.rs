@@ -1,11 +1,11 @@
-//! What a job has to do under each launcher, whichever that is.
+//! Duties of a job under each launcher.
 
 use std::process::Command;
 use std::time::Duration;
 
 use super::launch::{MARK, Outcome, run, run_within};
 
-/// How long a job may go on when a rank has died or has ended it: far longer than it takes, and
+/// Time in which a job must end when a rank has died or has ended it: far longer than it takes, and
 /// far below the time after which ranks give up.
 const END: Duration = Duration::from_secs(30);
 
@@ -51,7 +51,8 @@ pub fn random_traffic(start: Start<'_>, seeds: std::ops::Range<u32>) {
 pub fn abort(start: Start<'_>) -> Outcome {
     let done = run_within(start(4).args(["abort", "2", "9"]), END);
     assert!(!done.status.success(), "{done}");
-    // That a rank has said so may be lost with the launcher. Others may still see connections break.
+    // That a rank has said so may be lost with the launcher. Others may still see connections
+    // break.
     assert!(!done.output.contains("a message that nobody has sent"), "{done}");
     assert_eq!(done.ok_ranks("abort"), 0, "{done}");
     nobody_is_left(&done);

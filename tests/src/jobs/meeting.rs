@@ -1,4 +1,5 @@
-//! Cases of two jobs that are started apart: they meet at a port whose name is in a file, exchange, and part.
+//! Cases of two jobs that are started apart: they meet at a port whose name is in a file, exchange,
+//! and part.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,11 +12,11 @@ use super::{Args, End, Result};
 /// The environment variable with the file for the port's name.
 pub const PORT_FILE: &str = "NETMOD_TEST_PORT_FILE";
 
-/// How long the other job may take.
+/// Time limit of the other job.
 const LIMIT: Duration = Duration::from_secs(50);
 /// Rounds after which nothing more should be allocated.
 const WARM: u64 = 10;
-/// What a process may grow by in all the rounds after those, in KiB.
+/// Allowed growth of a process in all the rounds after those, in KiB.
 const GROWTH: u64 = 2048;
 
 fn port_file() -> Result<PathBuf> {
@@ -69,7 +70,7 @@ fn exchange(dev: &mut Device, inter: &InterComm, round: u64, len: usize) -> Resu
     Ok(())
 }
 
-/// What must not grow.
+/// Resources that must not grow.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     vcs: usize,
@@ -156,7 +157,7 @@ pub fn guest(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// What a call on a job that has died says.
+/// Error of a call on a job that has died.
 fn says_who(outcome: std::result::Result<impl Sized, ch3_shim::Error>, what: &str) -> Result<String> {
     match outcome {
         Ok(_) => Err(format!("{what}: it succeeded, though the other job is dead").into()),
@@ -170,8 +171,8 @@ pub fn widow(dev: &mut Device, _args: &Args) -> Result<End> {
     let world = dev.world();
     let inter = dev.accept(port.as_ref(), world, 0, LIMIT)?;
     exchange(dev, &inter, 1, 100)?;
-    // When all hosts have all it has sent, the guest dies. A receive from it fails, and so does parting, which
-    // leaves nothing.
+    // When all hosts have all it has sent, the guest dies. A receive from it fails, and so does
+    // parting, which leaves nothing.
     let comm = inter.comm();
     for peer in 0..inter.remote_size() {
         dev.send(&[], peer as i32, 8, comm)?;
@@ -242,7 +243,8 @@ pub fn quitter(dev: &mut Device, _args: &Args) -> Result<End> {
     super::sys::kill_self()
 }
 
-/// Accepts whoever comes, until one has exchanged messages and parts: those before have died, at whatever moment.
+/// Accepts whoever comes, until one has exchanged messages and parts: those before have died, at
+/// whatever moment.
 pub fn patient(dev: &mut Device, _args: &Args) -> Result<End> {
     let port = if dev.rank() == 0 { Some(publish(dev)?) } else { None };
     let world = dev.world();

@@ -1,7 +1,7 @@
 //! Jobs of several processes: the cases of the program `netmod-job`, and how tests start them.
 //!
-//! A case is run by every rank under some launcher. It checks each byte it receives, and its error makes
-//! the process exit with 1. [`launch`] starts jobs under a watchdog and keeps what they say.
+//! A case is run by every rank under some launcher. It checks each byte it receives, and its error
+//! makes the process exit with 1. [`launch`] starts jobs under a watchdog and keeps what they say.
 
 mod asleep;
 mod basic;
@@ -34,10 +34,10 @@ use ch3_shim::Device;
 
 pub use hanging::GO;
 
-/// What a case returns: its error says what was wrong.
+/// Result of a case: its error says what was wrong.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What a rank does after its case.
+/// Action of a rank after its case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Finalizes.
@@ -92,7 +92,7 @@ pub struct Case {
     pub name: &'static str,
     /// Its arguments with their defaults, and what it is.
     pub help: &'static str,
-    /// What it does.
+    /// Function of the case.
     pub body: Body,
 }
 

@@ -56,8 +56,8 @@ fn laps(dev: &mut Device, n: i32, laps: u32, world: Comm) -> Result<()> {
     Ok(())
 }
 
-/// The launcher is stopped while a ring of messages goes on, and while rank 0 sends to the last rank, with which it
-/// has not talked before. Both go on for longer than several failure checks.
+/// The launcher is stopped while a ring of messages goes on, and while rank 0 sends to the last
+/// rank, with which it has not talked before. Both go on for longer than several failure checks.
 pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
     let (me, n) = place(dev);
     let (world, stranger) = (dev.world(), n - 1);
@@ -105,8 +105,8 @@ pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// Rank 0 kills the launcher. Rank 1 waits for a message, rank 2 computes and then waits, rank 0 only polls; each gets
-/// an error. With 1, the job was told to go on, and does.
+/// Rank 0 kills the launcher. Rank 1 waits for a message, rank 2 computes and then waits, rank 0
+/// only polls; each gets an error. With 1, the job was told to go on, and does.
 pub(super) fn orphaned(dev: &mut Device, args: &Args) -> Result<End> {
     let (me, n) = place(dev);
     let world = dev.world();

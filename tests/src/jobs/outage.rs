@@ -1,5 +1,5 @@
-//! Cases of two ranks on two hosts whose network fails, or changes. Rank 1 cuts it, by sending all that
-//! goes to rank 0 to a device that nobody has: neither side is told anything.
+//! Cases of two ranks on two hosts whose network fails, or changes. Rank 1 cuts it, by sending all
+//! that goes to rank 0 to a device that nobody has: neither side is told anything.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use super::pattern;
 use super::{Args, End, Result};
 use netmod_tcp::TcpReport;
 
-/// The variable that tells rank 1 which address it is to cut off, and by which interface it is reached: `ADDRESS INTERFACE`.
+/// The variable that tells rank 1 which address it is to cut off, and by which interface it is
+/// reached: `ADDRESS INTERFACE`.
 pub const CUT: &str = "NETMOD_TEST_CUT";
 
 /// Makes the address of the variable unreachable, or reachable again.
@@ -103,8 +104,8 @@ fn talk(dev: &mut Device, laps: u64, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The network goes and does not come back: each side's receive ends with an error that names the other.
-/// With `sending` rank 0 has bytes under way, otherwise the connection is idle.
+/// The network goes and does not come back: each side's receive ends with an error that names the
+/// other. With `sending` rank 0 has bytes under way, otherwise the connection is idle.
 pub(super) fn silence(dev: &mut Device, args: &Args) -> Result<End> {
     let (sending, limit) = (args.get(0, 0) > 0, Duration::from_secs(args.get(1, 30)));
     let world = dev.world();
@@ -164,7 +165,8 @@ pub(super) fn pause(dev: &mut Device, args: &Args) -> Result<End> {
 /// The variable that tells the ranks whose interface goes down: `RANK INTERFACE`.
 pub const DOWN: &str = "NETMOD_TEST_DOWN";
 
-/// An interface goes down in the middle of traffic each way: all of that arrives, by another interface.
+/// An interface goes down in the middle of traffic each way: all of that arrives, by another
+/// interface.
 pub(super) fn departed(dev: &mut Device, args: &Args) -> Result<End> {
     depart(dev, args)?;
     Ok(End::Finalize)
@@ -202,8 +204,8 @@ fn depart(dev: &mut Device, args: &Args) -> Result<Instant> {
     Ok(before)
 }
 
-/// An interface goes down in the middle of traffic and comes up again, twice: connections leave it and come back, and all
-/// arrives. The second time they stay away for longer.
+/// An interface goes down in the middle of traffic and comes up again, twice: connections leave it
+/// and come back, and all arrives. The second time they stay away for longer.
 pub(super) fn returned(dev: &mut Device, args: &Args) -> Result<End> {
     let text = std::env::var(DOWN).map_err(|_| format!("{DOWN} names no interface"))?;
     let Some((rank, interface)) = text.split_once(' ') else {
@@ -236,7 +238,8 @@ pub(super) fn returned(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// Talks until a connection has gone back to a better interface: `before` of this side's had done so already.
+/// Talks until a connection has gone back to a better interface: `before` of this side's had done
+/// so already.
 fn go_back(dev: &mut Device, before: u64) -> Result<()> {
     let (world, other) = (dev.world(), 1 - dev.rank() as i32);
     let (start, limit) = (Instant::now(), Duration::from_secs(60));
@@ -255,7 +258,8 @@ fn go_back(dev: &mut Device, before: u64) -> Result<()> {
     }
 }
 
-/// Traffic, after which each rank says how many connections have come by another interface than they were meant for.
+/// Traffic, after which each rank says how many connections have come by another interface than
+/// they were meant for.
 pub(super) fn strays(dev: &mut Device, args: &Args) -> Result<End> {
     let first = args.get(2, u64::MAX);
     if first < 2 {

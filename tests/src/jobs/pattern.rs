@@ -33,7 +33,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     all
 }
 
-/// Whether these are the bytes of a seed.
+/// Returns true if these are the bytes of a seed.
 ///
 /// # Errors
 /// The first one that is not, and how many are not.

@@ -1,8 +1,9 @@
-//! Random traffic from a seed: every rank knows what every other sends, and checks that it gets that.
+//! Random traffic from a seed: every rank knows what every other sends, and checks that it gets
+//! that.
 //!
-//! Each round of a rank is: start everything that does not wait (sends, receives, cancels) in a random
-//! order, then do what waits (probes, the fate of cancelled sends), then wait for the rest. As nobody waits
-//! before all its own is started, no order can deadlock.
+//! Each round of a rank is: start everything that does not wait (sends, receives, cancels) in a
+//! random order, then do what waits (probes, the fate of cancelled sends), then wait for the rest.
+//! As nobody waits before all its own is started, no order can deadlock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ const GAP: u8 = 0xE5;
 const SIZES: [usize; 16] =
     [0, 1, 15, 16, 17, 100, 1000, 4096, 4097, 20_000, 70_000, 131_072, 131_073, 200_000, 500_001, 1 << 20];
 
-/// How the receiver gets a message.
+/// Way in which the receiver gets a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Exact,
@@ -76,7 +77,7 @@ impl Planned {
     }
 }
 
-/// What everybody sends in a round.
+/// Messages of all ranks in a round.
 fn plan(run: u64, round: u64, n: i32, each: usize) -> Vec<Planned> {
     let mut all = Vec::new();
     for from in 0..n {
@@ -279,8 +280,8 @@ impl Rank<'_> {
         let all = plan(self.run, round, n, each);
         let mut dice = Random::new(seed(&[self.run, round, me as u64, 0xd1ce]));
         let base = round as i32 * ROUND;
-        // Sends of one (receiver, tag), and receives of one (source, tag), must be started in the plan's
-        // order; what may be mixed is one list with the other.
+        // Sends of one (receiver, tag), and receives of one (source, tag), must be started in the
+        // plan's order; what may be mixed is one list with the other.
         let mut todo: Vec<(bool, &Planned)> = Vec::new();
         let mut mine = all.iter().filter(|m| m.from == me).peekable();
         let mut theirs = all.iter().filter(|m| m.to == me).peekable();

@@ -9,18 +9,19 @@ use super::basic::context;
 use super::{Args, End, Result, pattern};
 use crate::sys::Area;
 
-/// Bytes after which the content comes again: a prime number, so that no displacement by a round number goes unnoticed.
+/// Bytes after which the content comes again: a prime number, so that no displacement by a round
+/// number goes unnoticed.
 const PERIOD: usize = 1_048_573;
 /// In pieces: so many bytes, and a gap.
 const BLOCK: usize = 4000;
 const STRIDE: usize = 4096;
-/// What is in the gaps.
+/// Byte in the gaps.
 const GAP: u8 = 0xE5;
 
 /// Memory for messages of one layout.
 struct Memory {
     area: Area,
-    /// If it is in pieces.
+    /// True if the message is in pieces.
     blocks: Option<Arc<Datatype>>,
 }
 
@@ -76,7 +77,8 @@ impl Tile {
     }
 }
 
-/// Lengths up to the longest: each power of two and its neighbours up to a mebibyte, then each fourth.
+/// Lengths up to the longest: each power of two and its neighbours up to a mebibyte, then each
+/// fourth.
 fn lengths(longest: usize) -> Vec<usize> {
     let small = (0..=20).flat_map(|i| [(1 << i) - 1, 1 << i, (1 << i) + 1]);
     let large = (11..).map(|i| 1 << (2 * i)).take_while(|len| *len < longest);

@@ -32,8 +32,8 @@ fn greet(dev: &mut Device, peer: i32, tag: i32) -> Result<()> {
     check(peer as u64, &got)
 }
 
-/// Rank 0 knows rank 1 and has no descriptor for rank 2; rank 3 it dials later, when there are descriptors
-/// again.
+/// Rank 0 knows rank 1 and has no descriptor for rank 2; rank 3 it dials later, when there are
+/// descriptors again.
 pub(super) fn dial(dev: &mut Device, _args: &Args) -> Result<End> {
     let (me, n) = place(dev);
     if n != 4 {
@@ -42,7 +42,8 @@ pub(super) fn dial(dev: &mut Device, _args: &Args) -> Result<End> {
     let world = dev.world();
     match me {
         0 => {
-            // Only rank 1 dials: of crossing dials the loser's would give its descriptor back later.
+            // Only rank 1 dials: of crossing dials the loser's would give its descriptor back
+            // later.
             dev.recv(&mut [], 1, 9, world)?;
             use_up_descriptors()?;
             match dev.send(&bytes(0, 100), 2, 0, world) {

@@ -81,7 +81,7 @@ pub fn shared_clock() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Whether a descriptor is readable, or becomes so within a time.
+/// Returns true if a descriptor is readable, or becomes so within a time.
 ///
 /// # Errors
 /// What the system says.
@@ -103,7 +103,7 @@ pub fn cpu_time() -> io::Result<Duration> {
     cpu_time_of(libc::RUSAGE_SELF)
 }
 
-/// As [`cpu_time`], of the calling thread.
+/// Returns [`cpu_time`] of the calling thread.
 ///
 /// # Errors
 /// What the system says.
@@ -117,7 +117,7 @@ fn cpu_time_of(whose: libc::c_int) -> io::Result<Duration> {
     Ok(time(u.ru_utime) + time(u.ru_stime))
 }
 
-/// How often this process has given a processor away by itself, because it slept, and how often it was taken from it.
+/// Returns the numbers of voluntary and involuntary context switches of this process.
 ///
 /// # Errors
 /// What the system says.
@@ -133,8 +133,9 @@ fn usage(whose: libc::c_int) -> io::Result<libc::rusage> {
     if done == 0 { Ok(u) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Moves the calling thread, and the processes that it will start, into a new network namespace, which goes with
-/// the last of them. Returns the thread's id, by which others can name the namespace.
+/// Moves the calling thread, and the processes that it will start, into a new network namespace,
+/// which goes with the last of them. Returns the thread's id, by which others can name the
+/// namespace.
 ///
 /// # Errors
 /// Those of `unshare(2)`: only root may.
@@ -147,7 +148,8 @@ pub fn own_network() -> io::Result<i32> {
     }
 }
 
-/// Starts a child that is a copy of this process, with all its memory, sleeps for so long, and ends.
+/// Starts a child that is a copy of this process, with all its memory, sleeps for so long, and
+/// ends.
 ///
 /// # Errors
 /// What the system says.
@@ -157,7 +159,8 @@ pub fn fork_sleeper(time: Duration) -> io::Result<i32> {
     // SAFETY: takes no memory.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: these are system calls alone, which the child of a process of many threads may make; `nap` is on its stack.
+        // SAFETY: these are system calls alone, which the child of a process of many threads may
+        // make; `nap` is on its stack.
         0 => unsafe {
             libc::nanosleep(&nap, std::ptr::null_mut());
             libc::_exit(0)
@@ -171,7 +174,8 @@ pub fn fork_sleeper(time: Duration) -> io::Result<i32> {
 /// # Errors
 /// What the system says.
 pub fn fork() -> io::Result<i32> {
-    // SAFETY: takes no memory. The C library makes its allocator usable in the child, which ends by `exit_now`.
+    // SAFETY: takes no memory. The C library makes its allocator usable in the child, which ends by
+    // `exit_now`.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         child => Ok(child),

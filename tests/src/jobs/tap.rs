@@ -16,11 +16,11 @@ use netmod_core::{Card, CardWriter, PeerName};
 
 use crate::factory::{Capabilities, NetmodFactory, Tcp};
 
-/// How long a test waits for what must happen.
+/// Time that a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 type Detour = Box<dyn Fn(SocketAddr) -> SocketAddr + Send>;
-/// What a forger makes of a tcp section.
+/// A forger's change of a tcp section.
 type Forgery = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send>;
 
 #[derive(Default)]
@@ -45,12 +45,13 @@ impl Tap {
         self.lock().detours.insert(rank, Box::new(detour));
     }
 
-    /// Publishes something else as the tcp section of a rank's card: what `forge` makes of the real one.
+    /// Publishes something else as the tcp section of a rank's card: what `forge` makes of the real
+    /// one.
     pub fn forge(&self, rank: u32, forge: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) {
         self.lock().forgeries.insert(rank, Box::new(forge));
     }
 
-    /// Where a rank listens; waits until it does.
+    /// Returns the address where a rank listens; waits until it does.
     ///
     /// # Panics
     /// After [`PATIENCE`].
@@ -63,7 +64,7 @@ impl Tap {
         state.homes[&rank]
     }
 
-    /// Where the ranks of a job of `ranks` listen, and what they are called; waits until all are known.
+    /// Returns addresses and names of the ranks of a job of `ranks`; waits until all are known.
     ///
     /// # Panics
     /// After [`PATIENCE`].
@@ -211,7 +212,7 @@ impl NetmodFactory for Tap {
 /// A server of one port that tests make misbehave.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// Address where it listens.
     pub addr: SocketAddr,
     listener: TcpListener,
 }
@@ -248,27 +249,29 @@ impl Default for Server {
     }
 }
 
-/// Passes bytes on in both directions, keeps what the client said first, and may cut the connection.
+/// Passes bytes on in both directions, keeps what the client said first, and may cut the
+/// connection.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// Where it listens.
+    /// Address where it listens.
     pub addr: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
     left: Arc<AtomicUsize>,
     flips: Flips,
 }
 
-/// Which bits proxies flip. They are counted over all connections of all proxies that share this.
+/// Bits that proxies flip, counted over all connections of all proxies that share this.
 #[derive(Clone, Debug, Default)]
 pub struct Flips(Arc<[Mutex<Vec<u64>>; 2]>);
 
 impl Flips {
-    /// Flips a bit of those that are carried from now on: towards the listener behind the proxy, or away from it.
+    /// Flips a bit of those that are carried from now on: towards the listener behind the proxy, or
+    /// away from it.
     pub fn flip(&self, towards: bool, bit: u64) {
         self.lock(towards).push(bit);
     }
 
-    /// How many bits are still to be flipped.
+    /// Number of bits that are still to be flipped.
     pub fn left(&self) -> usize {
         self.lock(false).len() + self.lock(true).len()
     }
@@ -310,7 +313,7 @@ impl Proxy {
         proxy
     }
 
-    /// What clients have said, up to some kilobytes.
+    /// Bytes from clients, up to some kilobytes.
     pub fn heard(&self) -> Vec<u8> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

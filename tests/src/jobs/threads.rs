@@ -16,7 +16,7 @@ pub struct SharedCase {
     pub name: &'static str,
     /// Its arguments with their defaults, and what it is.
     pub help: &'static str,
-    /// What it does.
+    /// Function of the case.
     pub body: fn(&Device<Multiple>, &Args) -> Result<End>,
 }
 
@@ -99,7 +99,7 @@ impl Thread<'_> {
         pattern::bytes(s, len)
     }
 
-    /// That the message came from `source` in round `r`.
+    /// Checks that the message came from `source` in round `r`.
     fn check(&self, done: &Completion, source: i32, tag: i32, r: u64) -> Result<()> {
         let st = done.status;
         let (s, len) = self.message(source, self.dev.rank() as i32, r);

@@ -9,12 +9,13 @@ use super::basic::{exchange, place};
 use super::pattern;
 use super::{Args, End, Result};
 
-/// The variables with the commands of the shell by which rank 0 takes the port away, and gives it back.
+/// The variables with the commands of the shell by which rank 0 takes the port away, and gives it
+/// back.
 pub const UNPLUG: &str = "NETMOD_TEST_UNPLUG";
 /// See [`UNPLUG`].
 pub const PLUG: &str = "NETMOD_TEST_PLUG";
 
-/// How long a rank tries to be understood again.
+/// Time that a rank tries to be understood again.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Tags of questions and answers.
 const ASK: i32 = 7;
@@ -107,8 +108,8 @@ fn begin_anew(dev: &mut Device, other: i32) -> Result<()> {
     Err("too many questions".into())
 }
 
-/// The port goes while everybody is silent, unless that is forbidden, and then in mid-traffic: ranks lose each other, and find each
-/// other again when it is back.
+/// The port goes while everybody is silent, unless that is forbidden, and then in mid-traffic:
+/// ranks lose each other, and find each other again when it is back.
 pub(super) fn unplugged(dev: &mut Device, args: &Args) -> Result<End> {
     let (silent, away) = (args.get(0, 1000), Duration::from_millis(args.get(1, 1000)));
     let (me, n) = place(dev);

@@ -9,13 +9,15 @@ use ch3_shim::Device;
 use super::basic::{exchange, place};
 use super::{Args, End, Result, sys};
 
-/// Of a processor's time, in percent, that a rank may use while it waits.
+/// Processor time that a rank may use while it waits, in percent.
 const BUSY_PERCENT: u128 = 1;
 
-/// Times that ranks sleep, if the first one was disturbed: on a busy machine a process is charged for what others do to it.
+/// Times that ranks sleep, if the first one was disturbed: on a busy machine a process is charged
+/// for what others do to it.
 const NAPS: u8 = 3;
 
-/// All ranks but 0 wait for a message while rank 0 sleeps; again, if for one of them that took too much.
+/// All ranks but 0 wait for a message while rank 0 sleeps; again, if for one of them that took too
+/// much.
 pub(super) fn idle(dev: &mut Device, args: &Args) -> Result<End> {
     let nap = Duration::from_millis(args.get(0, 3000));
     let ((me, n), world) = (place(dev), dev.world());
@@ -68,15 +70,16 @@ pub(super) fn cores(dev: &mut Device, args: &Args) -> Result<End> {
     Ok(End::Finalize)
 }
 
-/// Bytes of the segment of shared memory that this process has mapped: the file's length and what is allocated of it; zeros
-/// if there is none.
+/// Bytes of the segment of shared memory that this process has mapped: the file's length and what
+/// is allocated of it; zeros if there is none.
 fn segment(dev: &Device) -> Result<[u64; 2]> {
     let folder = Path::new(&dev.config().shm.dir);
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let path = entry?.path();
         // A descriptor that was open while the folder was listed may be closed by now.
         let Ok(file) = std::fs::read_link(&path) else { continue };
-        // The link tells the name that the file had; for the rank that made it, the number that it had before.
+        // The link tells the name that the file had; for the rank that made it, the number that it
+        // had before.
         let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         if file.parent() == Some(folder) && (name.starts_with("netmod-") || name.starts_with('#')) {
             let meta = std::fs::metadata(&path)?;
@@ -86,8 +89,8 @@ fn segment(dev: &Device) -> Result<[u64; 2]> {
     Ok([0; 2])
 }
 
-/// All-to-all, after which rank 0 says what it took: memory that is shared, and how often all ranks together have slept and
-/// were interrupted.
+/// All-to-all, after which rank 0 says what it took: memory that is shared, and how often all ranks
+/// together have slept and were interrupted.
 pub(super) fn crush(dev: &mut Device, args: &Args) -> Result<End> {
     let (len, rounds) = (args.get(0, 65_536) as usize, args.get(1, 2));
     let ((me, n), world) = (place(dev), dev.world());

@@ -1,9 +1,9 @@
-//! Where deliveries are cut.
+//! Cuts of deliveries.
 
-/// How many bytes each delivery has at most.
+/// Most bytes of each delivery.
 #[derive(Clone, Debug)]
 pub enum Cut {
-    /// As many as there are.
+    /// All bytes that there are.
     Whole,
     /// So many.
     Bytes(usize),
@@ -11,7 +11,7 @@ pub enum Cut {
     Primes,
     /// From 1 to so many, at random from this seed.
     Random {
-        /// Of the sequence; each rank varies it.
+        /// Seed of the sequence; each rank varies it.
         seed: u64,
         /// The most bytes of a delivery.
         max: usize,

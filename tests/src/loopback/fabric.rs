@@ -1,4 +1,4 @@
-//! What the ranks of an in-memory job share: for each ordered pair a FIFO of byte streams.
+//! State that the ranks of an in-memory job share: a FIFO of byte streams for each ordered pair.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Options;
 
-/// How a stream stands.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// More may come.
@@ -90,7 +90,7 @@ impl Fabric {
         self.lanes[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a rank has left.
+    /// Returns true if a rank has left.
     pub(super) fn is_gone(&self, rank: u32) -> bool {
         self.gone[rank as usize].load(Ordering::Acquire)
     }
@@ -106,7 +106,7 @@ impl Fabric {
         self.gone[rank as usize].store(true, Ordering::Release);
     }
 
-    /// What is in flight, for people.
+    /// Returns what is in flight, as human-readable text.
     pub fn describe(&self) -> String {
         let mut out = String::from("in flight:");
         for from in 0..self.size {

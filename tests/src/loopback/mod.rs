@@ -2,8 +2,8 @@
 //!
 //! It is connection-oriented like a network of streams: the first send opens a stream to the peer,
 //! `vc_terminate` ends it when all has gone, and either side may open the next. It follows the
-//! contract of [`Netmod`] to the letter, so that a device that works over it relies on nothing else;
-//! only the rule that the data path takes no lock is not kept.
+//! contract of [`Netmod`] to the letter, so that a device that works over it relies on nothing
+//! else; only the rule that the data path takes no lock is not kept.
 
 mod cut;
 mod fabric;
@@ -30,19 +30,19 @@ pub use fabric::Fabric;
 
 /// The netmod's name, and that of its section of the card.
 pub const NAME: &str = "loopback";
-/// How long `finalize` waits for peers to read what is queued.
+/// Time that `finalize` waits for peers to read what is queued.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// How a fabric behaves.
+/// Behaviour of a fabric.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes in flight from one rank to another, after which sends are queued.
     pub capacity: usize,
-    /// Where deliveries are cut.
+    /// Cuts of deliveries.
     pub cut: Cut,
-    /// Whether received bytes go straight to the active receive.
+    /// True if received bytes go straight to the active receive.
     pub direct: bool,
-    /// Whether a message is sent at once if it fits, rather than always queued.
+    /// True if a message that fits is sent at once, rather than always queued.
     pub eager: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
 #[derive(Debug)]
 struct Link {
     peer: PeerName,
-    /// Whether the peer's card is known, so that a stream to it can be opened.
+    /// True if the peer's card is known, so that a stream to it can be opened.
     carded: bool,
     /// A card was asked for.
     asked: bool,
@@ -66,14 +66,14 @@ struct Link {
     writing: bool,
     /// The peer's stream at the head of its lane is being read.
     reading: bool,
-    /// What is left of the peer's present stream is of no interest.
+    /// True if the rest of the peer's present stream is dropped.
     discarding: bool,
     terminating: bool,
     down: Option<VcError>,
     queue: SendQueue,
 }
 
-/// How far `finalize` has come.
+/// Progress of `finalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,

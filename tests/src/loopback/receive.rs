@@ -9,7 +9,7 @@ use crate::sys::receive_direct;
 /// Deliveries of one VC in one poll.
 const EACH: usize = 1024;
 
-/// What became of one look at a VC.
+/// Result of one look at a VC.
 enum Step {
     /// Something; look again.
     Again,
@@ -141,8 +141,8 @@ impl LoopbackNetmod {
             if direct.done {
                 events.push(Event::RecvDone { vc });
             }
-            // Behind the receive's end the same piece goes on; but what it means is not known before the
-            // engine has handled the end.
+            // Behind the receive's end the same piece goes on; but what it means is not known
+            // before the engine has handled the end.
             *busy = direct.filled;
             n = if direct.filled { n } else { gone };
         }
@@ -161,8 +161,8 @@ impl LoopbackNetmod {
         Step::Again
     }
 
-    /// The peer has ended its connection. Unless this side is ending it too, ours ends with it: what
-    /// waits goes by a new one.
+    /// The peer has ended its connection. Unless this side is ending it too, ours ends with it:
+    /// what waits goes by a new one.
     fn peer_left(&mut self, core: &mut Core, vc: VcId) {
         let Some(l) = self.links.get_mut(vc) else { return };
         if l.terminating || !l.writing {

@@ -66,7 +66,7 @@ impl LoopbackNetmod {
         Ok(true)
     }
 
-    /// As [`LoopbackNetmod::send_at_once`], for the segment of a request.
+    /// Sends the segment of a request; see [`LoopbackNetmod::send_at_once`].
     pub(super) fn send_segment_at_once(
         &mut self,
         core: &mut Core,

@@ -1,4 +1,5 @@
-//! A device whose peers are a script: what they send is given byte by byte, what they are sent is kept.
+//! A device whose peers are a script: what they send is given byte by byte, what they are sent is
+//! kept.
 
 mod netmod;
 
@@ -16,7 +17,7 @@ use crate::remote::{Regions, Remote};
 use crate::sys::Arena;
 use crate::watchdog::Watchdog;
 
-/// What a peer does next.
+/// Next action of a peer.
 #[derive(Clone, Debug)]
 enum Act {
     /// Sends bytes, delivered as one piece.
@@ -39,7 +40,7 @@ struct Peer {
     ended: bool,
 }
 
-/// What the netmod says of waiting that is not so.
+/// Misleading claims of the netmod about waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Misled {
     /// Nothing.
@@ -51,7 +52,7 @@ pub enum Misled {
     Busy,
 }
 
-/// How often each hook by which messages are sent was called.
+/// Number of calls of each hook that sends messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     /// Data in one piece, with a request of the device's.
@@ -66,19 +67,19 @@ pub struct Hooks {
 struct Stage {
     peers: Vec<Peer>,
     direct: bool,
-    /// What the process manager says of failed ranks.
+    /// The process manager's report of failed ranks.
     told: Vec<u32>,
     /// Cards that the process manager was asked for, if it answers later, and whether it answers
     /// now.
     asked: Option<VecDeque<String>>,
     answers: bool,
-    /// Whether the process manager's barriers end.
+    /// True if the process manager's barriers end.
     barriers_end: bool,
-    /// Whether connections break instead of being terminated.
+    /// True if connections break instead of being terminated.
     no_last_word: bool,
     /// Nobody else would notice a wait for what the script never does.
     _watchdog: Watchdog,
-    /// What the device has registered.
+    /// Regions that the device has registered.
     regions: Regions,
     /// Ranks that the device has had watched, and how many more it may.
     watched: Vec<u32>,
@@ -88,7 +89,7 @@ struct Stage {
     at_nap: Option<(u32, Vec<u8>)>,
     all_polls: u64,
     misled: Misled,
-    /// Whether the netmod keeps the memory of what it has sent, and of what it does.
+    /// Says if the netmod keeps the memory of what it has sent, and of what it does.
     keeps: bool,
     kept: Vec<(VcId, ReqId)>,
     hooks: Hooks,
@@ -108,8 +109,8 @@ impl Script {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A device of rank 0 among `size`, whose peers are the script. `direct`: received bytes go straight
-    /// to an active receive.
+    /// A device of rank 0 among `size`, whose peers are the script. `direct`: received bytes go
+    /// straight to an active receive.
     ///
     /// # Panics
     /// If the device cannot be made.
@@ -117,7 +118,7 @@ impl Script {
         Script::device_at(size, direct, None)
     }
 
-    /// As [`Script::device`], with a clock of the test's.
+    /// Makes a device like [`Script::device`], with a clock of the test's.
     ///
     /// # Panics
     /// If the device cannot be made.
@@ -125,7 +126,7 @@ impl Script {
         Script::device_with(size, direct, clock, |_| {})
     }
 
-    /// As [`Script::device_at`], with a configuration that `tune` has changed.
+    /// Makes a device like [`Script::device_at`], with a configuration that `tune` has changed.
     ///
     /// # Panics
     /// If the device cannot be made.
@@ -144,7 +145,7 @@ impl Script {
         (script, dev)
     }
 
-    /// What makes such a device, at any thread level.
+    /// Returns a builder of such a device, at any thread level.
     ///
     /// # Panics
     /// If the process has no descriptors left.
@@ -192,7 +193,7 @@ impl Script {
         (script, builder.netmod(Box::new(netmod)))
     }
 
-    /// What the device has registered for one-sided transfers.
+    /// Returns what the device has registered for one-sided transfers.
     pub fn regions(&self) -> Regions {
         self.lock().regions.clone()
     }
@@ -204,7 +205,8 @@ impl Script {
         }
     }
 
-    /// A peer sends bytes when the device is about to block. How many polls there were by then says [`Script::polls`].
+    /// A peer sends bytes when the device is about to block. How many polls there were by then says
+    /// [`Script::polls`].
     pub fn send_at_nap(&self, rank: u32, bytes: &[u8]) {
         let mut stage = self.lock();
         stage.polls = 0;
@@ -221,13 +223,13 @@ impl Script {
         self.lock().all_polls
     }
 
-    /// What the netmod says of waiting is misleading from now on.
+    /// Makes the netmod's claims about waiting misleading from now on.
     pub fn mislead(&self, how: Misled) {
         self.lock().misled = how;
     }
 
-    /// Whether from now on the netmod needs the memory of messages that it has sent, as one does that may have to send
-    /// them again. When it stops, it lets go of all that it has.
+    /// Sets whether the netmod keeps the memory of messages that it has sent, as for
+    /// retransmission. When it stops, it releases all.
     pub fn keep_memory(&self, keeps: bool) {
         self.lock().keeps = keeps;
     }
@@ -262,15 +264,16 @@ impl Script {
         self.lock().peers[rank as usize].ended = true;
     }
 
-    /// Takes the ranks that the device has had watched since the last time, in order. From now on it may have `room` more
-    /// watched, if that is bounded.
+    /// Takes the ranks that the device has had watched since the last time, in order. From now on
+    /// it may have `room` more watched, if that is bounded.
     pub fn watched(&self, room: Option<usize>) -> Vec<u32> {
         let mut stage = self.lock();
         stage.watch_room = room;
         std::mem::take(&mut stage.watched)
     }
 
-    /// A peer connects, after all it has done before; one that has died does so in a new incarnation.
+    /// A peer connects, after all it has done before; one that has died does so in a new
+    /// incarnation.
     pub fn connect(&self, rank: u32) {
         let mut stage = self.lock();
         let peer = &mut stage.peers[rank as usize];
@@ -290,7 +293,7 @@ impl Script {
         self.lock().told = ranks.to_vec();
     }
 
-    /// Whether barriers of the process manager end from now on.
+    /// Sets whether barriers of the process manager end from now on.
     pub fn let_barriers_end(&self, end: bool) {
         self.lock().barriers_end = end;
     }
@@ -305,7 +308,7 @@ impl Script {
         std::mem::take(&mut self.lock().peers[rank as usize].got)
     }
 
-    /// Whether the VC to a peer is down.
+    /// Returns true if the VC to a peer is down.
     pub fn is_down(&self, rank: u32) -> bool {
         self.lock().peers[rank as usize].down
     }

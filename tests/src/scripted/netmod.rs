@@ -178,7 +178,7 @@ impl Scripted {
         Ok(())
     }
 
-    /// What is told of the memory of a message that has been sent.
+    /// Report about the memory of a message that has been sent.
     fn let_go(&mut self, vc: VcId, req: ReqId) -> Sent {
         let mut stage = self.script.lock();
         if !stage.keeps {

@@ -1,7 +1,7 @@
 //! A netmod of somebody else's: what it takes to add one without touching the device.
 //!
-//! It puts a netmod in memory behind a name, a card section and a setting of its own, and lets nothing through before it
-//! has the job key. [`register`] is all that a program calls.
+//! It puts a netmod in memory behind a name, a card section and a setting of its own, and lets
+//! nothing through before it has the job key. [`register`] is all that a program calls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,10 +25,10 @@ settings! {
     check: |_| Ok(())
 }
 
-/// What a rank is given when it joins the job: the job key, and who shares its cores.
+/// Parameters of a rank when it joins the job: the job key, and who shares its cores.
 pub type Joined = ([u8; 32], Pollers);
 
-/// What the ranks of a job in one process share.
+/// State that the ranks of a job in one process share.
 #[derive(Clone)]
 pub struct Room {
     fabric: Arc<Fabric>,
@@ -44,7 +44,8 @@ impl std::fmt::Debug for Room {
 }
 
 impl Room {
-    /// The room of a job of so many ranks, with at most `capacity` bytes in flight from one to another.
+    /// The room of a job of so many ranks, with at most `capacity` bytes in flight from one to
+    /// another.
     pub fn new(ranks: u32, capacity: usize) -> Room {
         let options = Options { capacity, ..Options::default() };
         Room {
@@ -67,12 +68,12 @@ impl Room {
         Room { broken: Some(why), ..self }
     }
 
-    /// What each rank was given.
+    /// Parameters of each rank.
     pub fn joined(&self) -> Vec<Joined> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is under way, for a test that hangs.
+    /// Returns what is under way, for a test that hangs.
     pub fn describe(&self) -> String {
         self.fabric.describe()
     }

@@ -1,4 +1,5 @@
-//! A registered netmod passes the conformance suite, and takes part in what built-in ones take part in.
+//! A registered netmod passes the conformance suite, and takes part in what built-in ones take part
+//! in.
 
 use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
@@ -116,7 +117,8 @@ fn every_rank_gets_the_same_job_key() {
     assert!(first == second && first.processes == 2 && first != Pollers::UNKNOWN, "{first:?} and {second:?}");
 }
 
-/// The device asks a netmod whether it shares memory, and knows none by its type: large messages go through rings then.
+/// The device asks a netmod whether it shares memory, and knows none by its type: large messages go
+/// through rings then.
 #[test]
 fn one_that_shares_memory_is_taken_for_near() {
     for near in [false, true] {
@@ -262,7 +264,7 @@ fn one_that_cannot_open_says_why() {
     assert!(error.to_string().contains("no such hardware"), "{error}");
 }
 
-/// As one that is there and has opened nothing, which the card says: its peers do without it.
+/// Acts like a netmod that has opened nothing, which its card says: peers do without it.
 #[test]
 fn one_that_has_opened_nothing_says_why() {
     let mut board = Board::new(2);

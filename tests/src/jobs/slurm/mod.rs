@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::launch::{find_program, skip};
 
-/// What has to be installed: program and package.
+/// Needs of the cluster: program and package.
 const NEEDS: [(&str, &str); 6] = [
     ("srun", "slurm-client"),
     ("sinfo", "slurm-client"),
@@ -21,7 +21,7 @@ const NEEDS: [(&str, &str); 6] = [
     ("unshare", "util-linux"),
 ];
 
-/// How long the daemons may take to be ready for jobs.
+/// Time in which the daemons must be ready for jobs.
 const READY: Duration = Duration::from_secs(60);
 
 /// A running Slurm.
@@ -57,7 +57,7 @@ pub fn cluster_or_skip(test: &str) -> Option<&'static Cluster> {
     }
 }
 
-/// Whether this process may do what the cluster needs.
+/// Returns true if this process may do what the cluster needs.
 fn is_allowed() -> bool {
     let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout.trim_ascii() == b"0");
     let mut unshare = Command::new("unshare");
