@@ -1,5 +1,4 @@
-//! Effects of a failed process on the requests of the others, step by step: a device whose peers
-//! are a script.
+//! Effects of a failed process on the requests of the others: the peers are a script.
 
 use std::time::Duration;
 
@@ -256,8 +255,7 @@ fn a_failed_process_can_be_used_again() {
     assert!(matches!(dev.reconnect(3), Err(Error::Rank { .. })));
 }
 
-/// A program may learn of a failure by a send that the netmod refuses, before the failure itself
-/// has been handled.
+/// A refused send may tell a program of a failure before the failure itself has been handled.
 #[test]
 fn a_failure_that_nobody_has_seen_yet_can_be_mended() {
     let (script, mut dev) = Script::device(3, true);
@@ -342,8 +340,7 @@ fn lost_or_gone<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) {
     assert!(matches!(&result, Err(Error::Peer(e)) if e.peer().is_some_and(|p| p.rank == 1)), "{result:?}");
 }
 
-/// Sends that wait for their receiver, receives of every kind: all end with the process, none with
-/// another.
+/// Waiting sends and receives of every kind end with their process, none with another.
 #[test]
 fn everything_that_needs_a_process_fails_with_it() {
     let (script, mut dev) = Script::device(3, true);

@@ -226,7 +226,7 @@ fn a_flood_from_64() {
     }
 }
 
-/// So few messages that they never use up the receiver's room.
+/// A few messages never use up the receiver's room.
 #[test]
 fn a_flood_that_is_none() {
     ok(3, "flood", &["3", "1"]);

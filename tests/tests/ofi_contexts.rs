@@ -59,7 +59,7 @@ fn exchange(world: Option<&World>, engines: &str, threads: usize, tune: impl Fn(
     });
 }
 
-/// So many endpoints were made, all calls were right, and nothing is left.
+/// Checks the number of endpoints that were made, that all calls were right, and nothing is left.
 fn ended(world: World, endpoints: usize) {
     assert_eq!(world.violations(), [""; 0]);
     assert_eq!(world.nodes().len(), endpoints);

@@ -36,7 +36,7 @@ fn go() -> Result<PathBuf> {
     Ok(std::env::var_os(GO).ok_or_else(|| format!("{GO} is not set"))?.into())
 }
 
-/// So many messages were put or got by this rank.
+/// Checks the number of messages that this rank has put or got.
 fn expect_one_sided(dev: &Device, messages: u64) -> Result<()> {
     match dev.stats().one_sided {
         n if n == messages => Ok(()),

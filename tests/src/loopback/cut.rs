@@ -5,11 +5,11 @@
 pub enum Cut {
     /// All bytes that there are.
     Whole,
-    /// So many.
+    /// At most this number of bytes.
     Bytes(usize),
     /// 2, 3, 5 and so on up to 97, over and over.
     Primes,
-    /// From 1 to so many, at random from this seed.
+    /// From 1 to `max` bytes, at random.
     Random {
         /// Seed of the sequence; each rank varies it.
         seed: u64,
