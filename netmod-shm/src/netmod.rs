@@ -9,7 +9,10 @@ use std::time::Duration;
 use crate::config::ShmConfig;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Core, Data, DeviceError, Diagnose, Event, Events, Finalize,
+    Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Report,
+    ReqId, Request, Rma, RxBuf, Segment as Memory, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind,
+    VcId, WorkList,
 };
 
 use crate::NAME;

@@ -8,7 +8,10 @@ use crate::config::TcpConfig;
 use netmod_connection::{Identity, JobKey};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, GroupId, Header, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, Refusal, RemoteGroup, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId, VcLife, port_group, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Core, DeviceError, Diagnose, DynamicProcesses, Event, Events,
+    Finalize, GroupId, Header, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, Refusal,
+    RemoteGroup, Report, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Slab, Time, VcError, VcErrorKind, VcId,
+    VcLife, port_group,
 };
 
 use crate::NAME;

@@ -109,7 +109,9 @@ pub(super) fn value(input: &[u8]) -> Outcome {
     let decoded = (|| {
         let mut decoder = Decoder::new(chunks.next().unwrap_or_default())?;
         while decoder.wants().is_some() {
-            decoder.push(chunks.next().ok_or("a chunk is missing")?)?;
+            // The decoder says of an early end what is missing.
+            let Some(chunk) = chunks.next() else { break };
+            decoder.push(chunk)?;
         }
         decoder.finish()
     })();

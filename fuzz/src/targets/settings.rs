@@ -1,6 +1,6 @@
 //! Settings of users: variables, lists of interfaces, plans of faults, lists of processors.
 
-use netmod_core::Config;
+use ch3_shim::Config;
 use netmod_core::cpus::CpuSet;
 use netmod_matching::Filter;
 use netmod_wrap::FaultPlan;
@@ -24,16 +24,16 @@ pub(super) fn settings(input: &[u8]) -> Outcome {
     let input = text(input);
     let pairs = input.lines().filter_map(|line| line.split_once('='));
     let parsed = Config::from_lookup(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    if let Ok((config, _)) = &parsed {
+    if let Ok(config) = &parsed {
         let shown = |config: &Config| -> Vec<(String, String)> {
             config.entries().map(|e| (e.name.to_owned(), e.value)).collect()
         };
         let values = shown(config);
-        let (again, warnings) = Config::from_lookup(values.clone()).expect("what is shown is accepted");
-        assert!(warnings.is_empty());
+        let again = Config::from_lookup(values.clone()).expect("what is shown is accepted");
+        assert!(again.warnings().is_empty());
         assert_eq!(shown(&again), values);
     }
-    Outcome::of(&parsed.map(|(_, warnings)| warnings.len()))
+    Outcome::of(&parsed.map(|config| config.warnings().len()))
 }
 
 pub(super) fn filter_seeds() -> Vec<Vec<u8>> {

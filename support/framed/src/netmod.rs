@@ -7,7 +7,10 @@ use std::time::Duration;
 use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses, Event, Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers, RemoteGroup, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, WorkList, port_group, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses,
+    Event, Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder,
+    Pollers, RemoteGroup, Report, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time,
+    VcError, VcErrorKind, VcId, WorkList, port_group,
 };
 
 use crate::book::{Book, Dest};

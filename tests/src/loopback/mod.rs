@@ -18,7 +18,10 @@ use std::time::Duration;
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events, Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, Event, Events,
+    Finalize, Header, Message, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers,
+    Refusal, Report, ReqId, Request, Rma, RxBuf, Segment, SendBuf, SendQueue, Sent, SideTable, Time, VcError,
+    VcErrorKind, VcId, VcLife,
 };
 
 use crate::sys::Arena;

@@ -7,7 +7,9 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use ch3_shim::{Answer, Asked, Bootstrap, Silence};
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events,
+    Finalize, Header, Module, Netmod, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal,
+    Report, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use super::{Act, Misled, Script};

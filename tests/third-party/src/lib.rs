@@ -9,7 +9,7 @@ use ch3_shim::Builder;
 use netmod_core::config::Kind;
 use netmod_core::{
     Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, DynamicProcesses, Events, Module,
-    Netmod, PeerName, PollOrder, Pollers, Time, VcError, VcLife, forward, Report, settings,
+    Netmod, PeerName, PollOrder, Pollers, Report, Time, VcError, VcLife, forward, settings,
 };
 use netmod_tests::loopback::{Fabric, LoopbackNetmod, Options};
 

@@ -29,7 +29,6 @@ use netmod_lmt::Mode;
 use netmod_lmt::choice::Policy;
 
 use crate::Config;
-use crate::{Config};
 use crate::clock::Clock;
 use crate::pkt::Packet;
 use crate::report::LargeStatus;

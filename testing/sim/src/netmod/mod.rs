@@ -15,7 +15,9 @@ use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::lifecycle::VcState;
 use netmod_core::slab::VcKind;
 use netmod_core::{
-    Arm, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header, Module, Netmod, NoCheckpoint, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife, Break, Report,
+    Arm, Break, Card, CardError, CardWriter, Core, DeviceError, Diagnose, Event, Events, Finalize, Header,
+    Module, Netmod, NoCheckpoint, NoDynamicProcesses, PacketFault, PeerName, PollOrder, Pollers, Refusal,
+    Report, ReqId, Rma, RxBuf, SendBuf, Sent, SideTable, Time, VcError, VcErrorKind, VcId, VcLife,
 };
 use netmod_tcp::Control;
 use netmod_tcp::link::{Link, LinkConfig, LinkEvent, Pending, Phase};
