@@ -59,7 +59,8 @@ fn a_table_sets_and_shows_its_own_variables() {
 
 #[test]
 fn names_of_settings() {
-    for (name, is) in [("NETMOD", true), ("NETMOD_X", true), ("NETMODS", false), ("NETMOD_TEST_BUILT", false)] {
+    for (name, is) in [("NETMOD", true), ("NETMOD_X", true), ("NETMODS", false), ("NETMOD_TEST_BUILT", false)]
+    {
         assert_eq!(is_setting_name(name), is, "{name}");
     }
     assert_eq!(netmod_prefix("third"), "NETMOD_THIRD_");

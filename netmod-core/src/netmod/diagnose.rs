@@ -55,6 +55,7 @@ pub trait Diagnose {
     /// # Errors
     ///
     /// Fails with [`VcErrorKind::Unsupported`](crate::VcErrorKind::Unsupported) if the netmod or
-    /// the system cannot do that; then only [`VcLife::vc_abort`](crate::VcLife::vc_abort) ends the VC.
+    /// the system cannot do that. Then only [`VcLife::vc_abort`](crate::VcLife::vc_abort) ends the
+    /// VC.
     fn break_connection(&mut self, core: &mut Core, vc: VcId, how: Break) -> Result<bool, VcError>;
 }
