@@ -10,54 +10,108 @@ use socket2::Socket;
 use crate::calls::Calls;
 use crate::link::{ConnKey, Hail};
 use crate::pairs::Pairs;
-use crate::rail::{RailEnd, RailIn};
+use crate::rail::reader::ChunkReader;
 use crate::record::Opener;
 use crate::sys::Interest;
 
-/// What a [`ConnId`] is a handle of.
+/// The kind of object that a [`ConnId`] is a handle of.
 #[derive(Debug)]
 pub(crate) enum ConnKind {}
 pub(crate) type ConnId = Handle<ConnKind>;
 
-/// The key by which a link knows a connection.
+/// Returns the key by which a link knows a connection.
 pub(crate) fn key(id: ConnId) -> ConnKey {
     ConnKey(id.to_wire())
 }
 
-/// The connection that a link means.
+/// Returns the connection that a link means.
 pub(crate) fn id(key: ConnKey) -> ConnId {
     ConnId::from_wire(key.0)
 }
 
-/// Where a connection is. The link of the VC knows more; this is what its bytes mean.
+/// An end of a rail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RailEnd {
+    /// This side sends data on it: the rail of that number.
+    Out(u8),
+    /// The peer sends data on it.
+    In,
+}
+
+/// The meaning of a connection's bytes. The link of the VC knows more.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// A dial: TCP is connecting.
     Connecting,
-    /// A dial: the hello is under way.
+    /// A dial: the handshake is under way.
     Dial(Box<Initiator>),
-    /// Incoming: the hello is under way; nobody has proved anything yet.
-    Stranger(Box<Responder>),
-    /// Incoming: the peer has proved who it is; a VC is awaited, or the link has promised it.
+    /// Incoming: the handshake is under way; the peer is unauthenticated.
+    Unauthenticated(Box<Responder>),
+    /// Incoming: the peer has proved its name; a VC is awaited, or the link has promised it.
     Proved(Box<Responder>, PeerName),
-    /// Adopted: messages flow. `parting` after our GOODBYE.
+    /// Adopted: messages flow.
     Open {
         /// GOODBYE is among the bytes to be sent, or was sent.
         parting: bool,
     },
     /// A rail on which the peer sends.
-    RailIn(Box<RailIn>),
+    RailIn(Box<ChunkReader>),
     /// A rail on which this side sends.
     RailOut,
-    /// Our last words are on their way; whatever comes is thrown away until the end of file.
+    /// Our last words are on their way; input is thrown away until the end of file.
     Lingering {
-        /// When it is closed regardless.
+        /// Time at which it is closed regardless.
         until: Time,
-        /// Whether our half is shut down already.
+        /// Our half is shut down.
         shut: bool,
-        /// Whether the peer has proved nothing: it makes way for others.
-        stranger: bool,
+        /// The peer is unauthenticated: it makes room for others.
+        unauthenticated: bool,
     },
+}
+
+/// The registration of a connection with epoll.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    /// The events that epoll watches for, if it knows the connection.
+    pub(crate) interest: Interest,
+    /// Epoll knows the connection; those of the active set leave it.
+    pub(crate) joined: bool,
+    /// It is not read: another connection is offered in its place, with what was read of it.
+    pub(crate) deaf: bool,
+}
+
+/// The receiving side of a connection.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// A large receive was under way at the last read: read headers with little behind them.
+    pub(crate) bulk: bool,
+    /// The last plain read filled all the room it was given.
+    pub(crate) filled: bool,
+    /// Bounds of a call that reads into a receive.
+    pub(crate) calls: Calls,
+    /// Bytes of the session that were read.
+    pub(crate) position: u64,
+    /// Position from which on the session is told of what was read.
+    pub(crate) owe_at: u64,
+    /// Checks the records of an adopted connection with checksums.
+    pub(crate) opener: Option<Box<Opener>>,
+}
+
+/// What the two sides have said of themselves in the handshake.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    /// Number of the dial; 0 of an incoming connection.
+    pub(crate) dial: u64,
+    /// Incoming: the pairs that the peer proposes, until they are judged.
+    pub(crate) proposed: Option<Box<Pairs>>,
+    /// The peer's parameters.
+    pub(crate) hail: Hail,
+    /// Name of a session that begins on this connection.
+    pub(crate) session_name: u64,
+    /// Position up to which the peer has read.
+    pub(crate) peer_position: u64,
+    /// Both sides want checksums.
+    pub(crate) sealed: bool,
 }
 
 /// A connection.
@@ -67,45 +121,21 @@ pub(crate) struct Conn {
     pub(crate) stage: Stage,
     /// The VC it belongs to, or will.
     pub(crate) vc: Option<VcId>,
-    /// Which end of a rail it is, or is to be; `None` for the stream of a VC.
+    /// The end of a rail that it is, or is to be; `None` for the stream of a VC.
     pub(crate) rail: Option<RailEnd>,
-    /// What epoll watches, if it does.
-    pub(crate) interest: Interest,
-    /// Whether epoll knows the connection: hot ones leave it.
-    pub(crate) in_epoll: bool,
+    pub(crate) epoll: Registration,
+    pub(crate) rx: Reading,
+    pub(crate) handshake: Handshake,
     /// The peer has said GOODBYE: the end of its stream is no fault.
     pub(crate) peer_left: bool,
-    /// It is not read: another connection has been offered in its place, with what was read of it.
-    pub(crate) deaf: bool,
-    /// By a better way, and to take the place of the VC's connection, which is whole: a dial, or
-    /// what the peer offers.
+    /// By a better route, and to replace the VC's connection, which is whole: a dial, or an offer
+    /// of the peer.
     pub(crate) moves: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,
-    /// A large receive was under way at the last read: read headers with little behind them.
-    pub(crate) bulk: bool,
-    /// How much a call reads into a receive.
-    pub(crate) calls: Calls,
-    /// The last plain read filled all the room it was given.
-    pub(crate) filled: bool,
-    /// Bytes of the session that were read, and how many are to be reported to `TcpNetmod::owes`.
-    pub(crate) rx: u64,
-    pub(crate) owe_at: u64,
-    /// A dial: its number.
-    pub(crate) dial: u64,
-    /// The interfaces that it is between, by their numbers: mine, theirs; zeros if they do not matter.
+    /// Numbers of the two interfaces: mine, theirs; zeros if they do not matter.
     pub(crate) pair: (u32, u32),
-    /// Incoming: what the peer proposes, until that is judged.
-    pub(crate) proposed: Option<Box<Pairs>>,
-    /// What the peer said of its session and itself, and the position up to which it has read.
-    pub(crate) hail: Hail,
-    /// The name of a session that begins on it.
-    pub(crate) session_name: u64,
-    pub(crate) peer_position: u64,
-    /// Both sides want checksums; and, once it is adopted, where they are looked at.
-    pub(crate) sealed: bool,
-    pub(crate) opener: Option<Box<Opener>>,
-    /// Since when its peer's host has acknowledged nothing of what waits, or `NEVER`.
+    /// Time since which the peer's host has acknowledged nothing of what waits, or `NEVER`.
     pub(crate) silent_since: Time,
 }
 
@@ -116,25 +146,27 @@ impl Conn {
             stage,
             vc,
             rail: None,
-            interest: Interest::NONE,
-            in_epoll: false,
+            epoll: Registration { interest: Interest::NONE, joined: false, deaf: false },
+            rx: Reading {
+                bulk: false,
+                filled: false,
+                calls: Calls::default(),
+                position: 0,
+                owe_at: u64::MAX,
+                opener: None,
+            },
+            handshake: Handshake {
+                dial: 0,
+                proposed: None,
+                hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
+                session_name: 0,
+                peer_position: 0,
+                sealed: false,
+            },
             peer_left: false,
-            deaf: false,
             moves: false,
             out: Vec::new(),
-            bulk: false,
-            calls: Calls::default(),
-            filled: false,
-            dial: 0,
             pair: (0, 0),
-            proposed: None,
-            hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
-            session_name: 0,
-            peer_position: 0,
-            rx: 0,
-            owe_at: u64::MAX,
-            sealed: false,
-            opener: None,
             silent_since: Time::NEVER,
         }
     }
@@ -142,5 +174,22 @@ impl Conn {
     #[inline]
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// Returns the number of the rail that this dial is to become.
+    pub(crate) fn rail_number(&self) -> Option<u64> {
+        match self.rail {
+            Some(RailEnd::Out(n)) => Some(u64::from(n)),
+            Some(RailEnd::In) | None => None,
+        }
+    }
+
+    /// Returns the name of this connection in SUSPEND, as one of its two ends says it.
+    ///
+    /// Both ends know which of them has dialled it, and its number among the dials of that process.
+    pub(crate) fn name(&self, said_by_us: bool) -> u64 {
+        let Handshake { dial, hail, .. } = &self.handshake;
+        let (dial, ours) = if *dial != 0 { (*dial, true) } else { (hail.dial, false) };
+        dial << 1 | u64::from(ours == said_by_us)
     }
 }

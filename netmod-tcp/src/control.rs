@@ -1,76 +1,106 @@
-//! Control frames behind the hello: goodbye, a promise taken back, acknowledgements, checkpoints.
+//! Control frames of an adopted connection.
+//!
+//! Behind READY (and, in the other direction, behind ACCEPT) a connection carries the upper layer's
+//! messages, whose headers are 32 bytes and never begin with `ff`. A control frame stands in a
+//! header's place, begins with `ff` and has no payload. It carries no MAC: from here on the stream
+//! itself has none, and who could forge a GOODBYE could as well forge messages or reset the
+//! connection. The bytes that are fixed only guard against a stream that has lost its place.
 
-mod frame;
+use netmod_connection::MAGIC;
 
-use netmod_core::{Core, Header, VcError, VcErrorKind, VcId, VcLife};
+/// Length of a control frame: that of a message header.
+pub const CONTROL_LEN: usize = 32;
+/// First byte of a control frame.
+pub const CONTROL_MARK: u8 = 0xff;
 
-use crate::conn;
-use crate::link::{Failure, LinkEvent};
-use crate::netmod::TcpNetmod;
-use crate::vc::left_open;
+/// What a control frame says.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Control {
+    /// Nothing follows, and what the sender had to say is complete.
+    Goodbye,
+    /// A responder takes its ACCEPT back; it has read nothing behind the hello.
+    Withdrawn,
+    /// So many bytes of the session have been read; they need not be kept any longer.
+    Ack {
+        /// Bytes behind the hello, over all connections of the session.
+        position: u64,
+    },
+    /// The sender is about to be checkpointed: it closes this connection when it has read SUSPENDED, and comes back.
+    Suspend {
+        /// Which connection it is said on, so that it means nothing when it is sent again on the next one.
+        connection: u64,
+    },
+    /// The sender has read SUSPEND, and will not take the end of the connection for its peer's death.
+    Suspended {
+        /// As SUSPEND called the connection.
+        connection: u64,
+    },
+    /// Since a restart the sender listens at this port of the address that this connection leads to.
+    Moved {
+        /// The port.
+        port: u16,
+    },
+}
 
-pub use frame::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
+/// A 32-byte block that begins like a control frame and is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("broken control frame of kind {kind}: the stream has lost its place, or the peer is newer")]
+pub struct ControlError {
+    /// The second byte.
+    pub kind: u8,
+}
 
-impl TcpNetmod {
-    /// A header that begins with `NETMOD_FRAME` arrived on the VC.
+impl Control {
+    /// The frame: the mark, the kind (two bits at least between any two), two zeroes, the magic, its number or zero, zeroes.
+    pub const fn emit(self) -> [u8; CONTROL_LEN] {
+        let (kind, position) = match self {
+            Control::Goodbye => (1, 0),
+            Control::Withdrawn => (2, 0),
+            Control::Ack { position } => (4, position),
+            Control::Suspend { connection } => (7, connection),
+            Control::Moved { port } => (8, port as u64),
+            Control::Suspended { connection } => (11, connection),
+        };
+        let mut out = [0; CONTROL_LEN];
+        out[0] = CONTROL_MARK;
+        out[1] = kind;
+        out[4] = MAGIC[0];
+        out[5] = MAGIC[1];
+        out[6] = MAGIC[2];
+        out[7] = MAGIC[3];
+        let bytes = position.to_le_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            out[8 + i] = bytes[i];
+            i += 1;
+        }
+        out
+    }
+
+    /// `Ok(None)` for a message header, that is, for all that does not begin with `ff`.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn control(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), String> {
-        let frame = Control::parse(hdr).map_err(|e| e.to_string())?;
-        if let Some(Control::Ack { position }) = frame {
-            // Also one that was read from a connection that is gone since.
-            return self.acknowledged(core, vc, position);
+    /// If it begins with `ff` and is not exactly a known control frame.
+    #[inline]
+    pub fn parse(bytes: &[u8; CONTROL_LEN]) -> Result<Option<Control>, ControlError> {
+        if bytes[0] != CONTROL_MARK {
+            return Ok(None);
         }
-        if let Some(Control::Suspend { connection }) = frame {
-            self.peer_suspends(core, vc, connection);
-            return Ok(());
-        }
-        if let Some(Control::Suspended { connection }) = frame {
-            self.peer_knows(core, vc, connection);
-            return Ok(());
-        }
-        if let Some(Control::Moved { port }) = frame {
-            return self.peer_moved(vc, port);
-        }
-        let Some(v) = self.vcs.get_mut(vc) else { return Ok(()) };
-        let Some(c) = v.link.conn() else { return Ok(()) };
-        match frame {
-            Some(Control::Goodbye) if left_open(core, vc) => {
-                let why = "it has left without closing its connection with this process by agreement; did it \
-                           finalize early, or run into its NETMOD_CLOSE_TIMEOUT?";
-                let error = VcError::new(VcErrorKind::Closed, Some(v.peer), why);
-                self.vc_abort(core, vc, error);
-            }
-            Some(Control::Goodbye) => {
-                // No acknowledgement will follow, and the peer needs none.
-                v.session = 0;
-                if let Some(q) = &mut v.txq {
-                    q.settle(core, vc);
-                }
-                let pending = v.pending();
-                if let Some(c) = self.conns.get_mut(conn::id(c)) {
-                    c.peer_left = true;
-                }
-                self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
-            }
-            Some(Control::Withdrawn) => {
-                // No part of the stream: who says it has adopted nothing.
-                if let Some(c) = self.conns.get_mut(conn::id(c)) {
-                    c.rx -= CONTROL_LEN as u64;
-                }
-                v.rx_base += CONTROL_LEN as u64;
-                self.close(conn::id(c));
-                self.link_event(core, vc, LinkEvent::Lost { conn: c, failure: Failure::Withdrawn });
-            }
-            Some(
-                Control::Ack { .. }
-                | Control::Suspend { .. }
-                | Control::Suspended { .. }
-                | Control::Moved { .. },
-            )
-            | None => {}
-        }
-        Ok(())
+        let number = bytes[8..].first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+        [
+            Control::Goodbye,
+            Control::Withdrawn,
+            Control::Ack { position: number },
+            Control::Suspend { connection: number },
+            Control::Moved { port: number as u16 },
+            Control::Suspended { connection: number },
+        ]
+        .into_iter()
+        .find(|c| c.emit() == *bytes)
+        .map(Some)
+        .ok_or(ControlError { kind: bytes[1] })
     }
 }
+
+#[cfg(test)]
+mod tests;

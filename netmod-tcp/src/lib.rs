@@ -5,41 +5,30 @@
 //! small sends gathered into one system call, large ones sent from, and received into, the
 //! user's memory. `docs/tcp.md` tells the whole.
 
-mod accept;
-mod address;
-mod alive;
 mod calls;
-mod checkpoint;
+mod card;
+mod clock;
 mod config;
 mod conn;
 mod control;
-mod dial;
-mod ending;
 mod error;
-mod hot;
-mod judge;
+mod interfaces;
+mod life;
 pub mod link;
-mod links;
-mod moving;
 mod netmod;
-mod own;
-mod pairing;
 mod pairs;
-mod peers;
+mod policy;
+mod pulse;
 mod rail;
-
 mod record;
-mod recv;
-mod sealed;
-mod send;
-mod session;
-mod shake;
+mod route;
+mod sessions;
+mod sockets;
 mod stats;
 mod sys;
 mod txq;
 mod vc;
-mod watch;
-mod way;
+mod work;
 
 pub use config::TcpConfig;
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};

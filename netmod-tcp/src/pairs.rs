@@ -3,8 +3,8 @@
 
 use netmod_connection::{FrameType, HelloError, InitiatorStep, Responder, Terms};
 
-use crate::rail::MAX_RAILS;
-
+/// Most rails of one direction.
+pub(crate) const MAX_RAILS: usize = 8;
 /// Most pairs that a handshake names: one for each rail, and that of a connection which is none of
 /// them.
 pub(crate) const MAX_PAIRS: usize = MAX_RAILS + 1;

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use netmod_core::{IoVec, RxBuf};
 use socket2::Socket;
@@ -343,8 +344,17 @@ pub(crate) fn bind_without_port(socket: &Socket) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What the kernel says of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pulse {
+    /// Bytes, or a window probe, are on their way and not acknowledged.
+    pub(crate) waiting: bool,
+    /// Time since the peer's kernel last acknowledged anything.
+    pub(crate) since_ack: Duration,
+}
+
 /// What the kernel knows of a TCP connection's peer (`TCP_INFO`).
-pub(crate) fn pulse(fd: RawFd) -> io::Result<crate::alive::Pulse> {
+pub(crate) fn pulse(fd: RawFd) -> io::Result<Pulse> {
     // SAFETY: the struct is of integers: zeros are a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -353,14 +363,14 @@ pub(crate) fn pulse(fd: RawFd) -> io::Result<crate::alive::Pulse> {
     if unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, place, &mut len) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(crate::alive::Pulse {
+    Ok(Pulse {
         waiting: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
-        since_ack: std::time::Duration::from_millis(info.tcpi_last_ack_recv.into()),
+        since_ack: Duration::from_millis(info.tcpi_last_ack_recv.into()),
     })
 }
 
 /// Bounds the pause between retransmissions, and between window probes. Whether the kernel can.
-pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: std::time::Duration) -> bool {
+pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: Duration) -> bool {
     /// Linux 6.15 and later; from 1 to 120 seconds, in milliseconds.
     const TCP_RTO_MAX_MS: libc::c_int = 44;
     let ms = longest.as_millis().clamp(1000, 120_000) as libc::c_int;
@@ -451,6 +461,13 @@ pub(crate) fn descriptor_limit() -> u64 {
         return 0;
     }
     lim.rlim_cur
+}
+
+/// Random bytes that nobody can guess.
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut n = [0; N];
+    getrandom::fill(&mut n).map_err(|e| io::Error::other(format!("no random numbers: {e}")))?;
+    Ok(n)
 }
 
 #[cfg(test)]

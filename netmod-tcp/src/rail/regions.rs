@@ -3,9 +3,9 @@
 use netmod_core::rma::{self, Access, Region, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
 use netmod_core::{IoVec, RmaOp, VcError, VcId};
 
-/// Where the data of a chunk belongs.
+/// The memory that the data of a chunk belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     /// Here.
     At(IoVec),
     /// The region has ended, or never was.
@@ -58,14 +58,14 @@ impl Regions {
     }
 
     /// Returns the memory for `len` bytes at `at` of a region that the peer of a VC puts to.
-    pub(crate) fn place(&self, vc: VcId, number: u64, at: u64, len: usize) -> Place {
+    pub(crate) fn target(&self, vc: VcId, number: u64, at: u64, len: usize) -> Target {
         // A region of another peer's is none for this one.
-        let Some(r) = self.0.get(RegionId(number)).filter(|r| r.own == vc) else { return Place::Gone };
+        let Some(r) = self.0.get(RegionId(number)).filter(|r| r.own == vc) else { return Target::Gone };
         let end = at.checked_add(len as u64);
         if r.access != Access::RemoteWrite || end.is_none_or(|end| end > r.mem.len as u64) {
-            return Place::Outside;
+            return Target::Outside;
         }
-        Place::At(IoVec { base: r.mem.base.wrapping_add(at as usize), len })
+        Target::At(IoVec { base: r.mem.base.wrapping_add(at as usize), len })
     }
 
     /// Returns true if nothing is registered.
@@ -74,7 +74,7 @@ impl Regions {
     }
 }
 
-/// Number and length of the region that a key of the peer's names.
+/// Returns the number and the length of the region that a key of the peer names.
 pub(crate) fn read_key(key: &RemoteKey) -> Option<(u64, u64)> {
     key.unpack::<2, 0>().map(|([number, len], [])| (number, len))
 }
@@ -95,18 +95,18 @@ mod tests {
         let (id, key) = regions.add(vc(1), mem, Access::RemoteWrite);
         let (number, len) = read_key(&key).expect("a key");
         assert_eq!((number, len), (id.0, 100));
-        let place = |at, len| regions.place(vc(1), number, at, len);
+        let target = |at, len| regions.target(vc(1), number, at, len);
         for (at, len) in [(0, 100), (0, 1), (99, 1), (40, 60)] {
-            let Place::At(iov) = place(at, len) else { panic!("{at} {len}") };
+            let Target::At(iov) = target(at, len) else { panic!("{at} {len}") };
             assert_eq!((iov.base, iov.len), (mem.base.wrapping_add(at as usize), len));
         }
         for (at, len) in [(0, 101), (100, 1), (99, 2), (u64::MAX, 1), (u64::MAX - 10, 20), (1 << 40, 1)] {
-            assert!(matches!(place(at, len), Place::Outside), "{at} {len}");
+            assert!(matches!(target(at, len), Target::Outside), "{at} {len}");
         }
-        assert!(matches!(regions.place(vc(2), number, 0, 1), Place::Gone), "of another VC");
-        assert!(matches!(regions.place(vc(1), number + 1, 0, 1), Place::Gone));
+        assert!(matches!(regions.target(vc(2), number, 0, 1), Target::Gone), "of another VC");
+        assert!(matches!(regions.target(vc(1), number + 1, 0, 1), Target::Gone));
         assert!(regions.remove(id).is_ok() && regions.remove(id).is_err());
-        assert!(matches!(regions.place(vc(1), number, 0, 1), Place::Gone));
+        assert!(matches!(regions.target(vc(1), number, 0, 1), Target::Gone));
         assert!(regions.is_empty());
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let mut regions = Regions::default();
         for access in [Access::Local, Access::RemoteRead] {
             let (id, _) = regions.add(vc(1), mem, access);
-            assert!(matches!(regions.place(vc(1), id.0, 0, 1), Place::Outside), "{access:?}");
+            assert!(matches!(regions.target(vc(1), id.0, 0, 1), Target::Outside), "{access:?}");
             let key = RemoteKey::pack([1, 100], []);
             let put = |vc| {
                 let op = RmaOp { vc, local: id, at: 0, key: &key, remote_at: 0, len: 100, op: 0 };

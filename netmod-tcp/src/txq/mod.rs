@@ -11,7 +11,7 @@
 
 mod window;
 
-pub(crate) use window::KEEP_BOUND;
+pub(crate) use window::{KEEP_BOUND, WindowError};
 
 use std::collections::VecDeque;
 

@@ -14,6 +14,15 @@ const COMPACT_FROM: usize = 16 << 10;
 /// Memory that is left to an idle VC.
 const IDLE_BYTES: usize = 4 << 10;
 
+/// A position of the peer's that is not in the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum WindowError {
+    #[error("an acknowledgement of byte {position}, and {sent} were sent")]
+    NotSent { position: u64, sent: u64 },
+    #[error("it resumes at byte {position}, and what is kept are bytes {acked} to {sent}")]
+    NotKept { position: u64, acked: u64, sent: u64 },
+}
+
 impl TxQueue {
     /// A session begins: whether it can be resumed. What an earlier one had sent counts as received.
     pub(crate) fn begin(&mut self, core: &mut Core, vc: VcId, retain: bool) {
@@ -99,9 +108,14 @@ impl TxQueue {
     ///
     /// # Errors
     /// It cannot have read what was not sent.
-    pub(crate) fn acknowledge(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<(), String> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        core: &mut Core,
+        vc: VcId,
+        position: u64,
+    ) -> Result<(), WindowError> {
         if position > self.sent {
-            return Err(format!("an acknowledgement of byte {position}, and {} were sent", self.sent));
+            return Err(WindowError::NotSent { position, sent: self.sent });
         }
         self.release(core, vc, position);
         Ok(())
@@ -231,12 +245,9 @@ impl TxQueue {
     ///
     /// # Errors
     /// The position is not in the window.
-    pub(crate) fn rewind(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<u64, String> {
+    pub(crate) fn rewind(&mut self, core: &mut Core, vc: VcId, position: u64) -> Result<u64, WindowError> {
         if position < self.acked || position > self.sent {
-            return Err(format!(
-                "it resumes at byte {position}, and what is kept are bytes {} to {}",
-                self.acked, self.sent
-            ));
+            return Err(WindowError::NotKept { position, acked: self.acked, sent: self.sent });
         }
         self.release(core, vc, position);
         let again = self.sent - self.acked;

@@ -1,0 +1,115 @@
+//! Rails on which the peer sends: their chunks are read to where they belong.
+
+use std::os::fd::AsRawFd;
+
+use netmod_connection::RejectReason;
+use netmod_core::{Core, Events, PeerName, VcId};
+
+use super::{MAX_IN, TcpNetmod};
+use crate::conn::{Conn, ConnId, RailEnd, Stage};
+use crate::pairs::Pairs;
+use crate::rail::reader::{ChunkReader, Stop};
+use crate::rail::wire::ACK;
+
+/// Bytes read from one rail in a poll, so that others have their turn.
+const BUDGET: usize = 1 << 20;
+/// Chunks that may end in one poll of a rail.
+const ENDS: usize = 32;
+/// Bytes of acknowledgements that the peer may leave unread.
+const UNREAD: usize = 64 << 10;
+
+impl TcpNetmod {
+    /// A peer has proved who it is and wants to send by a rail.
+    pub(crate) fn rail_offered(&mut self, id: ConnId, peer: PeerName) {
+        let vc = self.sessions.peers.get(&peer).filter(|vc| self.takes_rails(*vc));
+        let (Some(vc), Some(c)) = (vc, self.sockets.conns.get_mut(id)) else {
+            return self.reject(id, RejectReason::NoRails);
+        };
+        let known = self.sessions.vcs.get(vc).is_some_and(|v| v.link.peer() == c.handshake.hail.incarnation);
+        // Those that are under way may still come when there is one pair left.
+        if !known || !(self.has_pairs(vc) || self.rails.vcs.get(vc).is_some()) {
+            return self.reject(id, RejectReason::NoRails);
+        }
+        if let Err((reason, pairs)) = self.judge_incoming(vc, id) {
+            return self.reject_with(id, reason, &pairs);
+        }
+        let Some(r) = self.rails_of(vc) else { return };
+        r.inc.push(id);
+        let oldest = (r.inc.len() > MAX_IN).then(|| r.inc.remove(0));
+        let Some(c) = self.sockets.conns.get_mut(id) else { return };
+        c.handshake.proposed = None;
+        c.vc = Some(vc);
+        c.rail = Some(RailEnd::In);
+        c.rx.position = 0;
+        self.pin(id);
+        let Some(c) = self.sockets.conns.get_mut(id) else { return };
+        if let Stage::Proved(responder, _) = &mut c.stage
+            && let Some(frame) = responder.accept(0, 0, &Pairs::default().terms())
+        {
+            self.sockets.write_out(id, frame.as_bytes());
+        }
+        if let Some(oldest) = oldest {
+            self.close(oldest);
+        }
+    }
+
+    /// The peer has said READY on a rail.
+    pub(crate) fn rail_ready(&mut self, id: ConnId) {
+        if let Some(c) = self.sockets.conns.get_mut(id) {
+            c.stage = Stage::RailIn(Box::new(ChunkReader::new()));
+            self.stats.rails += 1;
+            self.sockets.expect_pulse(&mut self.clock);
+        }
+    }
+
+    /// A rail of the peer's has brought something, or has ended.
+    pub(crate) fn rail_data(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) {
+        let mut acks = [0; ENDS * ACK];
+        let mut ends = 0;
+        let mut moved = 0;
+        let mut stop = None;
+        while moved < BUDGET && ends < ENDS {
+            let Some(Conn { stage: Stage::RailIn(rail), socket, .. }) = self.sockets.conns.get_mut(id) else {
+                break;
+            };
+            let read = rail.read(socket.as_raw_fd(), vc, &self.rails.regions, &mut self.sockets.arena);
+            self.stats.rx_calls += u64::from(read.bytes > 0);
+            moved += read.bytes;
+            if let Some(ack) = read.ended {
+                self.stats.rail_rx_bytes += u64::from(ack.len);
+                if let Some(r) = self.rails.vcs.get_mut(vc) {
+                    r.received += u64::from(ack.len);
+                    r.faults = 0;
+                }
+                if read.stop.is_none() {
+                    acks[ends * ACK..][..ACK].copy_from_slice(&ack.emit());
+                    ends += 1;
+                }
+            }
+            stop = read.stop;
+            if stop.is_some() || read.bytes == 0 {
+                break;
+            }
+        }
+        if moved > 0 {
+            events.note_progress();
+        }
+        if ends > 0 {
+            self.sockets.write_out(id, &acks[..ends * ACK]);
+            if self.sockets.conns.get(id).is_some_and(|c| c.out.len() > UNREAD) {
+                stop = Some(Stop::Nonsense("it does not read its acknowledgements"));
+            }
+        }
+        match stop {
+            None => {}
+            Some(Stop::Ended(failure)) => {
+                self.rail_ended(id, failure);
+            }
+            Some(Stop::Nonsense(what)) => self.rail_fault(core, vc, id, what),
+            Some(Stop::Altered) => {
+                self.stats.altered += 1;
+                self.rail_fault(core, vc, id, "data of a chunk was altered on the way");
+            }
+        }
+    }
+}
