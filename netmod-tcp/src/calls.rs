@@ -1,7 +1,8 @@
-//! How much one system call moves of large messages.
+//! Bounds of one system call that moves large messages.
 //!
-//! A call holds the socket's lock, which acknowledgements need to get in, and the other side's bytes; and what lies in the socket's buffers for long has left the
-//! caches when it is read. Short calls cost more of them. Which counts for more depends on how the kernel sends.
+//! A call holds the socket's lock, which acknowledgements need to get in, and the other side's
+//! bytes; and what lies in the socket's buffers for long has left the caches when it is read. Short
+//! calls cost more of them. Which counts for more depends on how the kernel sends.
 
 use netmod_core::HDR_LEN;
 use netmod_nics::is_paced;
@@ -10,7 +11,7 @@ use socket2::Socket;
 /// Bounds of the calls of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// What is written leaves at once.
+    /// Written bytes leave at once.
     #[default]
     Long,
     /// It leaves at a pace of the kernel's: the buffers are full most of the time.
@@ -18,7 +19,7 @@ pub(crate) enum Calls {
 }
 
 impl Calls {
-    /// Those of a connection that was made.
+    /// Returns the bounds for a connection that was made.
     pub(crate) fn of(socket: &Socket) -> Calls {
         // What is no TCP has no congestion control.
         let name = socket.tcp_congestion().unwrap_or_default();
@@ -29,7 +30,8 @@ impl Calls {
         if is_paced(congestion) { Calls::Short } else { Calls::Long }
     }
 
-    /// Most bytes that are written to a VC in a call, and in a poll, after which others get their turn.
+    /// Returns the most bytes that are written to a VC in a call, and in a poll, before others are
+    /// served.
     #[inline]
     pub(crate) fn write(self) -> usize {
         HDR_LEN
@@ -39,7 +41,7 @@ impl Calls {
             }
     }
 
-    /// Most bytes that one call reads into a receive.
+    /// Returns the most bytes that one call reads into a receive.
     #[inline]
     pub(crate) fn read(self) -> usize {
         match self {
@@ -55,7 +57,8 @@ mod tests {
 
     use super::*;
 
-    /// Each connection is asked for its own: routes and programs may have set another one than is the system's.
+    /// Each connection is asked for its own: routes and programs may have set another one than is
+    /// the system's.
     #[test]
     fn a_connection_says_which_it_has() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

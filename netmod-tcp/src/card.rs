@@ -17,8 +17,8 @@ pub(crate) struct Published {
     pub(crate) loopback: [bool; 2],
 }
 
-/// Writes the section: flags u8 (loopback addresses at which this process listens: 1 of IPv4, 2 of IPv6), port u16,
-/// length u16 and the record of the interfaces ([`netmod_matching::wire`]).
+/// Writes the section: flags u8 (loopback addresses at which this process listens: 1 of IPv4, 2 of
+/// IPv6), port u16, length u16 and the record of the interfaces ([`netmod_matching::wire`]).
 pub(crate) fn emit(own: &Published, port: u16, card: &mut CardWriter) -> Result<(), CardError> {
     let [v4, v6] = own.loopback.map(u8::from);
     let record = wire::encode(&own.host);

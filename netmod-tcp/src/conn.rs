@@ -97,7 +97,7 @@ pub(crate) struct Reading {
     pub(crate) opener: Option<Box<Opener>>,
 }
 
-/// What the two sides have said of themselves in the handshake.
+/// Parameters that the two sides have told each other in the handshake.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     /// Number of the dial; 0 of an incoming connection.
@@ -128,8 +128,7 @@ pub(crate) struct Conn {
     pub(crate) handshake: Handshake,
     /// The peer has said GOODBYE: the end of its stream is no fault.
     pub(crate) peer_left: bool,
-    /// By a better route, and to replace the VC's connection, which is whole: a dial, or an offer
-    /// of the peer.
+    /// A dial or an offer that is to replace the VC's connection, which works, by a better route.
     pub(crate) moves: bool,
     /// Handshake and farewell bytes that the kernel has not taken yet.
     pub(crate) out: Vec<u8>,

@@ -13,29 +13,33 @@ pub const CONTROL_LEN: usize = 32;
 /// First byte of a control frame.
 pub const CONTROL_MARK: u8 = 0xff;
 
-/// What a control frame says.
+/// The meaning of a control frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Control {
     /// Nothing follows, and what the sender had to say is complete.
     Goodbye,
-    /// A responder takes its ACCEPT back; it has read nothing behind the hello.
+    /// A responder takes its ACCEPT back; it has read nothing behind the handshake.
     Withdrawn,
-    /// So many bytes of the session have been read; they need not be kept any longer.
+    /// Position up to which the session has been read; what precedes it need not be kept.
     Ack {
-        /// Bytes behind the hello, over all connections of the session.
+        /// Bytes behind the handshake, over all connections of the session.
         position: u64,
     },
-    /// The sender is about to be checkpointed: it closes this connection when it has read SUSPENDED, and comes back.
+    /// The sender is about to be checkpointed: it closes this connection when it has read
+    /// SUSPENDED, and comes back.
     Suspend {
-        /// Which connection it is said on, so that it means nothing when it is sent again on the next one.
+        /// Name of the connection that it is said on, so that it means nothing when it is sent
+        /// again on the next one.
         connection: u64,
     },
-    /// The sender has read SUSPEND, and will not take the end of the connection for its peer's death.
+    /// The sender has read SUSPEND, and will not take the end of the connection for its peer's
+    /// death.
     Suspended {
-        /// As SUSPEND called the connection.
+        /// Name of the connection, from SUSPEND.
         connection: u64,
     },
-    /// Since a restart the sender listens at this port of the address that this connection leads to.
+    /// Since a restart the sender listens at this port of the address that this connection leads
+    /// to.
     Moved {
         /// The port.
         port: u16,
@@ -51,7 +55,8 @@ pub struct ControlError {
 }
 
 impl Control {
-    /// The frame: the mark, the kind (two bits at least between any two), two zeroes, the magic, its number or zero, zeroes.
+    /// Returns the frame: the mark, the kind (two bits at least between any two), two zeroes, the
+    /// magic, its number or zero, zeroes.
     pub const fn emit(self) -> [u8; CONTROL_LEN] {
         let (kind, position) = match self {
             Control::Goodbye => (1, 0),
@@ -77,7 +82,7 @@ impl Control {
         out
     }
 
-    /// `Ok(None)` for a message header, that is, for all that does not begin with `ff`.
+    /// Parses a frame. Returns `Ok(None)` for a message header: all that does not begin with `ff`.
     ///
     /// # Errors
     /// If it begins with `ff` and is not exactly a known control frame.

@@ -1,8 +1,8 @@
-//! Why the netmod does not open.
+//! The errors of opening the netmod.
 
 use netmod_core::DeviceError;
 
-/// Why the netmod does not open.
+/// The reason why the netmod does not open.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OpenError {
     /// A setting has a value that means nothing, on whatever host.

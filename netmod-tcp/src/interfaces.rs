@@ -1,4 +1,5 @@
-//! This host's interfaces: what is published of them, how they are paired with a peer's, and when they have changed.
+//! This host's interfaces: what is published of them, how they are paired with a peer's, and when
+//! they have changed.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,13 +14,13 @@ use netmod_nics::{Found, Lookups, Watch};
 use crate::NAME;
 use crate::card::Published;
 use crate::error::OpenError;
-use crate::route::{Paired, RouteError, Via, Way, is_link_local};
+use crate::route::{Paired, Route, RouteError, Via, is_link_local};
 
-/// How long after a change the interfaces are looked at again: changes come in showers.
+/// Delay between a change and the next look at the interfaces: changes come in showers.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How long an interface that has come up must stay so before connections go back to it; doubled each time that it
-/// goes down again within [`CALM`].
+/// Time that an interface which has come up must stay up before connections go back to it; doubled
+/// each time that it goes down again within [`CALM`].
 pub(crate) const HOLD: std::time::Duration = std::time::Duration::from_secs(1);
 /// Most doublings.
 const FLAPS: u8 = 6;
@@ -43,16 +44,18 @@ pub(crate) struct Interfaces {
     /// The families of addresses at which this process listens: IPv4, IPv6.
     families: [bool; 2],
     published: Published,
-    /// Where routes are looked up, from the first time on that one is wanted.
+    /// Socket of route lookups, made at the first lookup.
     lookups: Option<Lookups>,
-    /// Tells of changes, from the first time on that interfaces were paired with those of another host.
+    /// Tells of changes, from the first time on that interfaces were paired with those of another
+    /// host.
     watch: Option<Watch>,
     has_remote_peers: bool,
-    /// When the interfaces are to be looked at again.
+    /// Time of the next look at the interfaces, or `NEVER`.
     pub(crate) look_at: Time,
     /// Interfaces that have come up since the beginning.
     risen: HashMap<u32, Risen>,
-    /// The pairs with each peer's interfaces, since the last change. The flag: this process decides.
+    /// The pairs with each peer's interfaces, since the last change. The flag: this process
+    /// decides.
     paired: HashMap<(Published, bool), Result<Arc<Paired>, RouteError>>,
 }
 
@@ -60,20 +63,20 @@ fn error(text: String) -> DeviceError {
     DeviceError::new(NAME, text)
 }
 
-/// The loopback addresses of the families that are set.
+/// Returns the loopback addresses of the families that are set.
 fn loopback(on: [bool; 2]) -> impl Iterator<Item = IpAddr> {
     let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     both.into_iter().zip(on).filter(|(_, on)| *on).map(|(ip, _)| ip)
 }
 
-/// The ways to a process that has published this, from within its host.
-fn ways_within(published: &Published) -> Vec<Way> {
+/// Returns the routes to a process that has published this, from within its host.
+fn routes_within(published: &Published) -> Vec<Route> {
     let others = published.host.nics.iter().flat_map(|n| n.addresses.iter().map(|a| a.ip));
     let all = loopback(published.loopback).chain(others.filter(|ip| !is_link_local(*ip)));
-    all.map(|to| Way { to, via: None }).collect()
+    all.map(|to| Route { to, via: None }).collect()
 }
 
-/// Speeds of interfaces, written as `eth0=25000,ens*=10000`.
+/// Parses speeds of interfaces, written as `eth0=25000,ens*=10000`.
 fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, OpenError> {
     let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
     parts
@@ -90,7 +93,8 @@ fn speeds(text: &str) -> Result<Vec<(Filter, u32)>, OpenError> {
         })
 }
 
-/// The record of this host as the rules let it be published; and all addresses, for people.
+/// Returns the record of this host as the rules let it be published, and all addresses as readable
+/// text.
 fn survey(
     rules: &Rules,
     speeds: &[(Filter, u32)],
@@ -136,7 +140,7 @@ fn survey(
              `netmod-perf pair` says which ones are left out"
         );
     }
-    // What nobody can use is nobody's business, and cards are many.
+    // Interfaces that nobody can use are left out: cards are many.
     host.nics.retain(|n| !n.addresses.is_empty() && n.kind != Kind::Loopback);
     Ok((Published { host, loopback }, all))
 }
@@ -183,25 +187,26 @@ impl Interfaces {
         Ok(own)
     }
 
-    /// This process listens at IPv4 addresses only.
+    /// Takes note that this process listens at IPv4 addresses only.
     pub(crate) fn without_ipv6(&mut self) -> Result<(), DeviceError> {
         self.families = [true, false];
         self.look_again().map(drop)
     }
 
-    /// What the card says.
+    /// Returns the interfaces that the card names.
     pub(crate) fn published(&self) -> &Published {
         &self.published
     }
 
-    /// The addresses at which peers find this process, those of the loopback interface last.
+    /// Returns the addresses at which peers find this process, those of the loopback interface
+    /// last.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let loopback = loopback(self.published.loopback);
         let nics = self.published.host.nics.iter();
         nics.flat_map(|n| n.addresses.iter().map(|a| a.ip)).chain(loopback)
     }
 
-    /// The only address at which this process is to listen, if it is one.
+    /// Returns the only address at which this process is to listen, if there is only one.
     pub(crate) fn only_address(&self) -> Option<IpAddr> {
         if self.published.loopback != [false; 2] {
             return None;
@@ -232,7 +237,8 @@ impl Interfaces {
         self.paired.clear();
     }
 
-    /// The descriptor that tells of changes, if a new one was made.
+    /// Begins to listen for changes. Returns the descriptor that reports them, if a new one was
+    /// made.
     pub(crate) fn begin_to_watch(&mut self) -> Option<RawFd> {
         if self.watch.is_some() || !self.has_remote_peers {
             return None;
@@ -250,7 +256,7 @@ impl Interfaces {
         }
     }
 
-    /// The descriptor has something to say.
+    /// Reads the reports of changes.
     pub(crate) fn heard(&mut self, now: Time) {
         match self.watch.as_mut().map(Watch::changed) {
             Some(Ok(true)) => self.look_at = self.look_at.min(now + SETTLING),
@@ -262,12 +268,12 @@ impl Interfaces {
         }
     }
 
-    /// Whether an interface is there and up.
+    /// Returns true if an interface exists and is up.
     pub(crate) fn is_usable(&self, index: u32) -> bool {
         self.published.host.nics.iter().any(|n| n.index == index && n.up && n.carrier)
     }
 
-    /// The interfaces that are up.
+    /// Returns the interfaces that are up.
     pub(crate) fn usable(&self) -> Vec<u32> {
         let nics = self.published.host.nics.iter();
         nics.filter(|n| n.up && n.carrier).map(|n| n.index).collect()
@@ -286,31 +292,32 @@ impl Interfaces {
         !risen.is_empty()
     }
 
-    /// When connections may go back to an interface.
+    /// Returns the time from which on connections may go back to an interface.
     pub(crate) fn steady_at(&self, index: u32) -> Time {
         self.risen.get(&index).map_or(Time::ZERO, |r| r.since + HOLD * (1 << r.flaps))
     }
 
-    /// The interface of that number.
+    /// Returns the name of an interface.
     pub(crate) fn name_of(&self, index: u32) -> Option<&str> {
         self.published.host.nics.iter().find(|n| n.index == index).map(|n| &*n.name)
     }
 
-    /// Whether packets can go from one of this host's addresses by one of its interfaces to a peer's address; true if
-    /// that cannot be known.
+    /// Returns true if packets can go from an address of this host, by one of its interfaces, to an
+    /// address of a peer; or if that cannot be known.
     pub(crate) fn has_route(&mut self, index: u32, from: IpAddr, to: IpAddr) -> bool {
         let lookups = self.lookups.get_or_insert_with(Lookups::here);
         lookups.ask(&[Query { index, from, to }]).first() != Some(&Answer::None)
     }
 
-    /// The name of another interface by which the system would send, left alone, from one address to another.
+    /// Returns the name of another interface by which the system would send, left alone, from one
+    /// address to another.
     pub(crate) fn would_leave_by(&mut self, index: u32, from: IpAddr, to: IpAddr) -> Option<String> {
         let lookups = self.lookups.get_or_insert_with(Lookups::here);
         let by = lookups.leaves_by(from, to).filter(|by| *by != index)?;
         Some(self.name_of(by).map_or_else(|| format!("interface {by}"), str::to_owned))
     }
 
-    /// Whether a peer's loopback addresses are this process's.
+    /// Returns true if the loopback addresses of a peer are those of this process.
     pub(crate) fn is_here(&self, location: &Location) -> bool {
         let here = &self.published.host.location;
         // Without /proc nobody knows the namespaces; one kernel is then one location.
@@ -319,12 +326,12 @@ impl Interfaces {
         here.is_same(location) || unknown
     }
 
-    /// The ways to a peer that has published this. `decides`: this process
+    /// Returns the routes to a peer that has published this. `decides`: this process
     /// has the lesser name.
     ///
     /// # Errors
-    /// Why there is no way, for people.
-    pub(crate) fn ways_to(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, RouteError> {
+    /// If there is no route.
+    pub(crate) fn routes_to(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, RouteError> {
         let key = (peer.clone(), decides);
         if let Some(known) = self.paired.get(&key) {
             return known.clone();
@@ -335,20 +342,20 @@ impl Interfaces {
         found
     }
 
-    /// To a process in the same location: by loopback, or to whatever address it listens at. Each must find the other so, or
-    /// the two would not choose the same netmod.
+    /// Returns the routes to a process in the same location: by loopback, or to whatever address it
+    /// listens at. Each side must find the other so, or the two would not choose the same netmod.
     fn within(&self, peer: &Published) -> Result<Arc<Paired>, RouteError> {
-        if ways_within(&self.published).is_empty() {
+        if routes_within(&self.published).is_empty() {
             return Err(RouteError::NotListening);
         }
-        let list = ways_within(peer);
+        let list = routes_within(peer);
         if list.is_empty() {
             return Err(RouteError::PeerNotListening);
         }
         Ok(Arc::new(Paired { peer: peer.clone(), list, rails: 0, agreement: 0 }))
     }
 
-    /// To another host.
+    /// Returns the routes to a process on another host.
     fn between(&mut self, peer: &Published, decides: bool) -> Result<Arc<Paired>, RouteError> {
         let names: [&[u8]; 2] = if decides { [&[0], &[1]] } else { [&[1], &[0]] };
         let here = Side { name: names[0], host: &self.published.host };
@@ -370,7 +377,7 @@ impl Interfaces {
         self.has_remote_peers = true;
         tracing::debug!("interfaces, and those of a peer:\n{beside}", beside = beside.explain());
         let best = beside.best_first();
-        let mut list: Vec<Way> = Vec::with_capacity(alone.pairs.len());
+        let mut list: Vec<Route> = Vec::with_capacity(alone.pairs.len());
         for p in best.iter().chain(&alone.best_first()) {
             let Some(nic) = self.published.host.nics.get(p.own) else { continue };
             let via = Via {
@@ -380,9 +387,9 @@ impl Interfaces {
                 theirs: p.peer_index,
                 weight: p.weight,
             };
-            let way = Way { to: p.peer_address, via: Some(via) };
-            if !list.contains(&way) {
-                list.push(way);
+            let route = Route { to: p.peer_address, via: Some(via) };
+            if !list.contains(&route) {
+                list.push(route);
             }
         }
         Ok(Arc::new(Paired { peer: peer.clone(), list, rails: best.len(), agreement: beside.agreement() }))
@@ -395,7 +402,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether two processes of one host reach each other does not depend on which of them asks.
+    /// Two processes of one host reach each other, or do not, whichever of them asks.
     #[test]
     fn within_a_host_both_ends_see_the_same() {
         let reaches = |mine: [bool; 2], theirs: [bool; 2]| {
@@ -403,7 +410,7 @@ mod tests {
             let published = |loopback| Published { host: Host { location, ..Host::default() }, loopback };
             let mut own = Interfaces::new(&TcpConfig::default()).expect("interfaces");
             own.published = published(mine);
-            own.ways_to(&published(theirs), true).is_ok()
+            own.routes_to(&published(theirs), true).is_ok()
         };
         let all = [[false, false], [false, true], [true, false], [true, true]];
         for mine in all {

@@ -1,9 +1,9 @@
 //! The TCP netmod.
 //!
-//! Non-blocking sockets under one epoll instance; connections made on first use and authenticated by
-//! a mutual challenge-response ([`netmod_connection`]); crossing dials settled by a pure state machine ([`link`]);
-//! small sends gathered into one system call, large ones sent from, and received into, the
-//! user's memory. `docs/tcp.md` tells the whole.
+//! Non-blocking sockets under one epoll instance; connections made on first use and authenticated
+//! by a mutual challenge-response ([`netmod_connection`]); crossing dials settled by a pure state
+//! machine ([`link`]); small sends gathered into one system call, large ones sent from, and
+//! received into, the user's memory. `docs/tcp.md` tells the whole.
 
 mod calls;
 mod card;

@@ -1,5 +1,5 @@
-//! What a handshake says about interfaces: which of one side's is to talk to which of the other's. These are the terms of
-//! TCP's hello.
+//! The pairs of interfaces in a handshake: one side's interface, and the other's that it is to talk
+//! to. These are the terms of TCP's handshake.
 
 use netmod_connection::{FrameType, HelloError, InitiatorStep, Responder, Terms};
 
@@ -18,7 +18,8 @@ pub(crate) const PAIRS_LEN: usize = 16 + 8 * MAX_PAIRS;
 /// pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Pairs {
-    /// What two sides that see the same have in common ([`netmod_matching`]); 0 if the sender has paired nothing.
+    /// Fingerprint that is equal on two sides which see the same ([`netmod_matching`]); 0 if the
+    /// sender has paired nothing.
     pub(crate) agreement: u64,
     len: u8,
     /// HELLO: the connection is offered in place of one that is whole.
@@ -28,7 +29,7 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// Of the first [`MAX_PAIRS`] pairs (mine, yours): no side has more to say.
+    /// Makes pairs of the first [`MAX_PAIRS`] (mine, yours) of a list: no side has more to say.
     pub(crate) fn new(agreement: u64, list: impl IntoIterator<Item = (u32, u32)>) -> Pairs {
         let mut pairs = Pairs { agreement, ..Pairs::default() };
         for (slot, pair) in pairs.pairs.iter_mut().zip(list) {
@@ -38,17 +39,17 @@ impl Pairs {
         pairs
     }
 
-    /// As a HELLO says them whose connection is offered in place of one that is whole, or not.
+    /// Sets the mark of a HELLO whose connection is offered in place of one that works.
     pub(crate) fn offered(self, offer: bool) -> Pairs {
         Pairs { offer, ..self }
     }
 
-    /// The pairs: mine, yours.
+    /// Returns the pairs: mine, yours.
     pub(crate) fn as_slice(&self) -> &[(u32, u32)] {
         &self.pairs[..usize::from(self.len)]
     }
 
-    /// The form on the wire.
+    /// Returns the form on the wire.
     pub(crate) fn terms(&self) -> Terms {
         let mut out = [0; PAIRS_LEN];
         out[..8].copy_from_slice(&self.agreement.to_le_bytes());
@@ -61,7 +62,7 @@ impl Pairs {
         Terms::from(out)
     }
 
-    /// From a frame of the other side, turned round: mine is the receiver's.
+    /// Reads a frame of the other side, turned round: mine is the receiver's.
     ///
     /// # Errors
     /// If these are not exactly the terms of pairs.
@@ -89,7 +90,7 @@ impl Pairs {
     }
 }
 
-/// What an initiator proposes; nothing before it has said so.
+/// Returns the pairs that an initiator proposes; none before it has said so.
 ///
 /// # Errors
 /// If it has said what is none of TCP's.
@@ -97,7 +98,7 @@ pub(crate) fn proposed(responder: &Responder) -> Result<Pairs, HelloError> {
     responder.claimed().map_or(Ok(Pairs::default()), |c| Pairs::read(&c.terms, FrameType::Hello))
 }
 
-/// What a responder answers with this step; nothing if it is no answer, or proves nothing.
+/// Returns the pairs of a responder's answer; none if the step is no answer, or proves nothing.
 ///
 /// # Errors
 /// If it is none of TCP's.

@@ -1,16 +1,18 @@
-//! Whether a connection goes by the right pair of interfaces: what the side that is dialled says to the one that dials.
+//! The policy of pairing: a connection by a wrong pair of interfaces is refused, and the dialler is
+//! told the right ones.
 //!
-//! Both sides pair the interfaces, from the same records. They may know of different routes, so the process with the
-//! lesser name decides; but what the other one cannot use (an interface that is down by now, no route back) is never decided. Who dials
-//! proposes what it holds for right, the pair of the connection first. The other one strikes what it cannot use, and
-//! takes, of the rest, what it has decided itself if it is the one to decide; or all. A connection by a pair that is not left is
-//! refused, and the dialler told what is: its next dial goes by that.
+//! Both sides pair the interfaces, from the same records. They may know of different routes, so the
+//! process with the lesser name decides; but what the other one cannot use (an interface that is
+//! down by now, no route back) is never decided. Who dials proposes what it holds for right, the
+//! pair of the connection first. The other one strikes what it cannot use, and takes, of the rest,
+//! what it has decided itself if it is the one to decide; or all. A connection by a pair that is
+//! not left is refused, and the dialler told what is: its next dial goes by that.
 
 use netmod_connection::RejectReason;
 
 use crate::pairs::Pairs;
 
-/// What is said to a dial.
+/// The answer to a dial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// It is right; these pairs are agreed on.
@@ -19,8 +21,8 @@ pub(crate) enum Verdict {
     Refuse(RejectReason, Pairs),
 }
 
-/// Judges a proposal. `usable` knows which pairs (mine, theirs) this side can use; `decision` is what this side has decided,
-/// if it is the one to decide.
+/// Judges a proposal. `usable` knows which pairs (mine, theirs) this side can use; `decision` is
+/// what this side has decided, if it is the one to decide.
 pub(crate) fn judge(
     proposed: &Pairs,
     usable: impl Fn((u32, u32)) -> bool,
@@ -72,7 +74,7 @@ mod tests {
         assert_eq!(judge(&straight, not(2), None), Take(pairs(&[(1, 1)])));
         assert_eq!(judge(&straight, not(1), None), Refuse(NoWayBack, pairs(&[(2, 2)])));
         assert_eq!(judge(&straight, |_| false, None), Refuse(NoWayBack, pairs(&[])));
-        // Who decides has its own way, as far as the other one has proposed it.
+        // The side that decides gets what it wants, as far as the other one has proposed it.
         assert_eq!(judge(&straight, all, Some(&straight)), Take(straight));
         assert_eq!(
             judge(&pairs(&[(2, 2), (1, 1)]), all, Some(&straight)),
@@ -89,8 +91,8 @@ mod tests {
         assert_eq!(judge(&crossed, |p| p.0 == p.1, Some(&straight)), Refuse(NoWayBack, straight));
     }
 
-    /// Whoever dials, and whatever each side holds for right and can use: there is a connection after three dials if the pairs that
-    /// either would take have one in common, and both sides then know the same pairs.
+    /// Three dials make a connection if the pairs that either side would take have one in common,
+    /// whoever dials and whatever each side prefers. Both sides then know the same pairs.
     #[test]
     fn dials_come_to_an_end_with_both_sides_agreed() {
         let every: Vec<(u32, u32)> = vec![(1, 1), (1, 2), (2, 1), (2, 2)];

@@ -1,10 +1,10 @@
 //! The heartbeat: whether the hosts of the peers are alive.
 //!
-//! A process that dies is announced by its kernel; a host that dies, or a network that parts, is not.
-//! The heartbeat asks this host's kernel, not the peer's program, which may be computing for hours: on
-//! an idle connection TCP's keepalive probes are answered by the peer's kernel; where bytes are under
-//! way, [`Pulse`] looks at when they were last acknowledged. A peer that does not read for long is
-//! thereby never taken for dead: its kernel answers the window probes.
+//! A process that dies is announced by its kernel; a host that dies, or a network that parts, is
+//! not. The heartbeat asks this host's kernel, not the peer's program, which may be computing for
+//! hours: on an idle connection TCP's keepalive probes are answered by the peer's kernel; where
+//! bytes are under way, [`Pulse`] looks at when they were last acknowledged. A peer that does not
+//! read for long is thereby never taken for dead: its kernel answers the window probes.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::sys::Pulse;
 /// Looks within the detection time.
 pub(crate) const LOOKS: u32 = 4;
 
-/// Judges a connection that is looked at `LOOKS` times within `detect`: whether it is dead. `silent_since`
-/// is when silence was first seen, or [`Time::NEVER`].
+/// Judges a connection that is looked at `LOOKS` times within `detect`: whether it is dead.
+/// `silent_since` is when silence was first seen, or [`Time::NEVER`].
 pub(crate) fn is_dead(silent_since: &mut Time, pulse: Pulse, now: Time, detect: Duration) -> bool {
     // What waits only since the last look has not been silent for long, however long ago the last
     // acknowledgement is.
@@ -25,8 +25,9 @@ pub(crate) fn is_dead(silent_since: &mut Time, pulse: Pulse, now: Time, detect: 
     } else if *silent_since == Time::NEVER
         || pulse.since_ack < now.since(*silent_since) + detect / (2 * LOOKS)
     {
-        // Silence that is seen is a quarter of `detect` old: what was acknowledged less long before has broken it,
-        // and this is another one. A process that looks seldom may miss what was between.
+        // Silence that is seen is a quarter of `detect` old: what was acknowledged less long before
+        // has broken it, and this is another one. A process that looks seldom may miss what was
+        // between.
         *silent_since = now;
     }
     *silent_since != Time::NEVER && now.since(*silent_since) >= detect / 2
@@ -52,11 +53,13 @@ mod tests {
     fn silence_is_noticed_within_the_detection_time() {
         // Acknowledged until just before the second look: dead 13 s after that.
         assert_eq!(dead_at([(true, 0), (true, 1), (true, 5), (true, 9), (true, 13)]), Some(4));
-        // Sent just after the first look into a connection that had been idle for an hour: dead 12 s after.
+        // Sent just after the first look into a connection that had been idle for an hour: dead 12
+        // s after.
         assert_eq!(dead_at([(false, 3600), (true, 3604), (true, 3608), (true, 3612)]), Some(3));
     }
 
-    /// A process that looks seldom, each time just after it has sent something: all else was acknowledged.
+    /// A process that looks seldom, each time just after it has sent something: all else was
+    /// acknowledged.
     #[test]
     fn looks_far_apart_do_not_make_one_silence_of_two() {
         let mut silent = Time::NEVER;

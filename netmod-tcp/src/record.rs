@@ -1,8 +1,8 @@
 //! Records: a connection's stream in pieces with checksums (`NETMOD_CHECKSUM=on`).
 //!
-//! TCP's own checksum has 16 bits and ends at the network card; it does not see what memory, a bridge or
-//! an offloading card does to the bytes. With checksums agreed on in the hello, what is behind it travels
-//! in records (integers little-endian):
+//! TCP's own checksum has 16 bits and ends at the network card; it does not see what memory, a
+//! bridge or an offloading card does to the bytes. With checksums agreed on in the handshake, what
+//! is behind it travels in records (integers little-endian):
 //!
 //! | at | bytes | |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | 8 | 4 | CRC32C of the payload |
 //! | 12 | | payload |
 //!
-//! The head has a checksum of its own, so that a wrong length is never waited for; the position makes a
-//! record that was lost, repeated or moved as wrong as one that was altered. No byte of a record is
-//! handed on before all of it has been checked.
+//! The head has a checksum of its own, so that a wrong length is never waited for; the position
+//! makes a record that was lost, repeated or moved as wrong as one that was altered. No byte of a
+//! record is handed on before all of it has been checked.
 
 use core::fmt;
 use core::ops::Range;
@@ -49,7 +49,7 @@ fn head_crc(pos: u64, len: u32) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&pos.to_le_bytes()), &len.to_le_bytes())
 }
 
-/// The head of a record whose payload has this checksum.
+/// Returns the head of a record whose payload has this checksum.
 pub(crate) fn head(pos: u64, len: u32, payload_crc: u32) -> [u8; HEAD] {
     let mut out = [0; HEAD];
     out[..4].copy_from_slice(&len.to_le_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn head(pos: u64, len: u32, payload_crc: u32) -> [u8; HEAD] {
 #[derive(Debug, Default)]
 pub(crate) struct Opener {
     buf: Vec<u8>,
-    /// What has been read and not handed on.
+    /// Bytes that were read and not handed on.
     held: Range<usize>,
     /// Checked payload bytes at the start of `held`.
     good: usize,
@@ -71,12 +71,12 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// For a connection whose first payload byte has this position.
+    /// Makes an opener for a connection whose first payload byte has this position.
     pub(crate) fn new(pos: u64) -> Opener {
         Opener { pos, ..Opener::default() }
     }
 
-    /// Where bytes are to be read into; never empty if all checked payload was taken.
+    /// Returns the memory to be read into; never empty if all checked payload was taken.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.buf.is_empty() {
             self.buf.resize(HEAD + RECORD_MAX, 0);
@@ -88,17 +88,17 @@ impl Opener {
         &mut self.buf[self.held.end..]
     }
 
-    /// Whether nothing can be read before checked payload is taken.
+    /// Returns true if nothing can be read before checked payload is taken.
     pub(crate) fn is_full(&self) -> bool {
         self.good > 0 && self.held.len() == self.buf.len()
     }
 
-    /// So many bytes were read into [`Opener::space`].
+    /// Takes note of bytes that were read into [`Opener::space`].
     pub(crate) fn filled(&mut self, n: usize) {
         self.held.end = (self.held.end + n).min(self.buf.len());
     }
 
-    /// Checked payload that is to be handed on next; empty if more must be read first.
+    /// Returns checked payload that is to be handed on next; empty if more must be read first.
     ///
     /// # Errors
     /// If a record is not what was sent. Nothing more can be read of the connection then.
@@ -110,7 +110,7 @@ impl Opener {
         Ok(&self.buf[at..at + self.good])
     }
 
-    /// The first `n` bytes of [`Opener::payload`] were handed on.
+    /// Takes note that the first `n` bytes of [`Opener::payload`] were handed on.
     pub(crate) fn take(&mut self, n: usize) {
         let n = n.min(self.good);
         self.good -= n;
@@ -118,7 +118,8 @@ impl Opener {
         self.pos += n as u64;
     }
 
-    /// Checks the record at the front, if it is whole, and drops its head: the length of its payload.
+    /// Checks the record at the front, if it is whole, and drops its head: the length of its
+    /// payload.
     fn check(&mut self) -> Result<usize, Corrupt> {
         let held = &self.buf[self.held.clone()];
         let Some((head, rest)) = held.split_first_chunk::<HEAD>() else { return Ok(0) };
@@ -155,7 +156,7 @@ mod tests {
         out
     }
 
-    /// What comes out when the bytes are read in pieces of at most `piece`, and taken so too.
+    /// Returns the payload of bytes that are read, and taken, in pieces of at most `piece`.
     fn opened(pos: u64, wire: &[u8], piece: usize, bite: usize) -> Result<Vec<u8>, Corrupt> {
         let mut opener = Opener::new(pos);
         let (mut out, mut rest) = (Vec::new(), wire);

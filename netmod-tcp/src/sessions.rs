@@ -1,9 +1,9 @@
 //! The VCs of a netmod, their sessions, and the work that they wait for.
 //!
-//! A session outlives its connections. The bytes of one direction behind the handshake, control frames
-//! included, are one stream over all connections of a session, and its positions are the sequence
-//! numbers. A receiver counts what it has read, in whole messages or not, tells the sender now and then
-//! (ACK), and exactly in the handshake of the next connection, which goes on there.
+//! A session outlives its connections. The bytes of one direction behind the handshake, control
+//! frames included, are one stream over all connections of a session, and its positions are the
+//! sequence numbers. A receiver counts what it has read, in whole messages or not, tells the sender
+//! now and then (ACK), and exactly in the handshake of the next connection, which goes on there.
 //!
 //! An acknowledgement costs the sender a system call. So one is sent when much is outstanding, when
 //! nothing else is to be done, or when a sender may be waiting for it; never for acknowledgements
@@ -33,8 +33,8 @@ const OWED: u64 = 128 << 10;
 /// The same while large messages are received.
 const OWED_BULK: u64 = 512 << 10;
 const _: () = assert!(OWED_BULK < KEEP_BOUND as u64);
-/// Outstanding bytes for which a sender may wait: they are acknowledged with other bytes that leave,
-/// when a large receive is through, and before blocking.
+/// Outstanding bytes for which a sender may wait: they are acknowledged with other bytes that
+/// leave, when a large receive is through, and before blocking.
 pub(crate) const OWED_WAITING: u64 = 64 << 10;
 /// Bytes of outstanding control frames that are acknowledged like messages, so that the window does
 /// not fill with them.
@@ -59,7 +59,7 @@ pub(crate) enum SessionError {
     Window(#[from] WindowError),
 }
 
-/// How an adopted connection goes on.
+/// The start of an adopted connection.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// A session begins, or none can be resumed.
@@ -90,7 +90,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// No VCs, in the process `me`.
+    /// Makes the sessions of the process `me`, without VCs.
     pub(crate) fn new(me: &PeerName) -> Sessions {
         Sessions {
             vcs: SideTable::new(),
@@ -105,7 +105,7 @@ impl Sessions {
         }
     }
 
-    /// All VCs that were used.
+    /// Returns all VCs that were used.
     pub(crate) fn all(&self) -> Vec<VcId> {
         self.vcs.iter().map(|(vc, _)| vc).collect()
     }
@@ -161,7 +161,8 @@ impl Sessions {
         }
     }
 
-    /// Notes that data of sent messages is in their senders' memory: it is copied when there is time.
+    /// Notes that data of sent messages is in their senders' memory: it is copied when there is
+    /// time.
     pub(crate) fn lend(&mut self, vc: VcId) {
         if let Some(v) = self.vcs.get_mut(vc) {
             self.work.lending.add(vc, &mut v.listed);
@@ -175,7 +176,8 @@ impl Sessions {
         self.work.dirty.add(vc, &mut v.listed);
     }
 
-    /// Takes note that more was read than the connection had been told to report, or acknowledges it.
+    /// Takes note that more was read than the connection had been told to report, or acknowledges
+    /// it.
     #[cold]
     pub(crate) fn owes(&mut self, sockets: &mut Sockets, stats: &mut TcpStats, vc: VcId, id: ConnId) {
         let Some(c) = sockets.conns.get_mut(id) else { return };
@@ -202,8 +204,8 @@ impl Sessions {
         }
     }
 
-    /// Acknowledges a large receive that is through: its sender may be waiting, and this process may
-    /// have other things to do now.
+    /// Acknowledges a large receive that is through: its sender may be waiting, and this process
+    /// may have other things to do now.
     #[inline]
     pub(crate) fn received_large(&mut self, sockets: &mut Sockets, stats: &mut TcpStats, vc: VcId) {
         self.acknowledge(sockets, stats, vc, OWED);
@@ -216,7 +218,8 @@ impl Sessions {
         c.rx.position.saturating_sub(v.session.told + v.session.told_control)
     }
 
-    /// Queues an acknowledgement, if at least `least` bytes are outstanding. Returns true if it did.
+    /// Queues an acknowledgement, if at least `least` bytes are outstanding. Returns true if it
+    /// did.
     pub(crate) fn queue_ack(
         &mut self,
         sockets: &mut Sockets,
@@ -375,8 +378,8 @@ impl Sessions {
         any
     }
 
-    /// Takes an acknowledgement of the peer. Returns true if a VC that is being terminated has thereby
-    /// nothing more to say.
+    /// Takes an acknowledgement of the peer. Returns true if a VC that is being terminated has
+    /// thereby nothing more to say.
     ///
     /// # Errors
     /// If there is nothing to be acknowledged.
@@ -517,7 +520,7 @@ impl Sessions {
     }
 }
 
-/// The error of a VC that is not in the charge of this netmod.
+/// Returns the error of a VC that is not in the charge of this netmod.
 pub(crate) fn no_such_vc() -> VcError {
     VcError::new(VcErrorKind::Aborted, None, "the VC is not in the charge of netmod tcp")
 }

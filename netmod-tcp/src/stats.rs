@@ -1,6 +1,6 @@
-//! What the netmod counts.
+//! The counts of a netmod.
 
-/// What the netmod has seen, beside what each VC counts.
+/// Counts of the netmod, beside those of each VC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpStats {
     /// Connections accepted.
@@ -8,8 +8,8 @@ pub struct TcpStats {
     /// Dials begun.
     pub dialled: u64,
     /// Incoming connections that were refused because they could not prove to be of the job.
-    pub strangers: u64,
-    /// Of them, those that said nothing useful in time.
+    pub unauthenticated: u64,
+    /// Incoming connections that said nothing useful in time; `unauthenticated` counts them too.
     pub silent: u64,
     /// Incoming connections of this job that were refused (crossing dials and the like).
     pub refused: u64,

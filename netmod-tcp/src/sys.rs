@@ -39,7 +39,7 @@ fn failed() -> Moved {
     }
 }
 
-/// `send(2)` of bytes of ours.
+/// Sends bytes of ours (`send(2)`).
 #[inline]
 pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
     // SAFETY: the pointer and the length are those of a live slice; the kernel only reads.
@@ -53,7 +53,8 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> Moved {
     })
 }
 
-/// `sendmsg(2)` of pieces that were lent under the contract of `netmod_core::buf`, or are ours.
+/// Sends pieces that were lent under the contract of `netmod_core::buf`, or are ours
+/// (`sendmsg(2)`).
 ///
 /// The kernel caps one call at about 2 GiB; a shorter result is the ordinary case for callers.
 #[inline]
@@ -67,7 +68,7 @@ pub(crate) fn send_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
     moved(unsafe { libc::sendmsg(fd, &msg, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) })
 }
 
-/// The pieces of `iov` that hold its first `max` bytes; their number and bytes.
+/// Cuts `iov` to its first `max` bytes. Returns the number of pieces and of bytes.
 pub(crate) fn first(iov: &mut [IoVec], max: usize) -> (usize, usize) {
     let mut bytes = 0;
     for (i, piece) in iov.iter_mut().enumerate() {
@@ -83,23 +84,25 @@ pub(crate) fn first(iov: &mut [IoVec], max: usize) -> (usize, usize) {
 /// Copies pieces that were lent under the contract of `netmod_core::buf`, or are ours.
 pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
     for piece in iov.iter().filter(|p| p.len > 0) {
-        // SAFETY: each piece is readable, and not written, until its request is finished (contract of
-        // `netmod_core::buf`); the slice does not outlive this turn.
+        // SAFETY: each piece is readable, and not written, until its request is finished (contract
+        // of `netmod_core::buf`); the slice does not outlive this turn.
         out.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
     }
 }
 
-/// CRC32C of memory that was lent under the contract of `netmod_core::buf`.
+/// Returns the CRC32C of memory that was lent under the contract of `netmod_core::buf`.
 pub(crate) fn checksum(mem: IoVec) -> u32 {
     if mem.len == 0 {
         return 0;
     }
-    // SAFETY: the memory is readable until its registration or its request ends (contract of `netmod_core::buf`), and
-    // nobody writes to it within this call: what is received is read by this thread. The slice does not outlive this turn.
+    // SAFETY: the memory is readable until its registration or its request ends (contract of
+    // `netmod_core::buf`), and nobody writes to it within this call: what is received is read by
+    // this thread. The slice does not outlive this turn.
     crc32c::crc32c(unsafe { std::slice::from_raw_parts(mem.base, mem.len) })
 }
 
-/// Bytes that were handed to the kernel for a connection and have not been sent for the first time.
+/// Returns the bytes that were handed to the kernel for a connection and have not been sent for the
+/// first time.
 pub(crate) fn unsent(fd: RawFd) -> usize {
     /// `SIOCOUTQNSD` of `linux/sockios.h`.
     const SIOCOUTQNSD: libc::c_ulong = 0x894B;
@@ -109,14 +112,15 @@ pub(crate) fn unsent(fd: RawFd) -> usize {
     if done == 0 { usize::try_from(n).unwrap_or(0) } else { 0 }
 }
 
-/// `recv(2)` into memory of ours. `Some(0)` is the end of the stream.
+/// Receives into memory of ours (`recv(2)`). `Some(0)` is the end of the stream.
 #[inline]
 pub(crate) fn recv(fd: RawFd, buf: &mut [u8]) -> Moved {
     // SAFETY: pointer and length of a live, exclusive slice.
     moved(unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
 }
 
-/// `readv(2)` into pieces lent for a receive, or of an [`RxArena`]. The socket is non-blocking.
+/// Receives into pieces lent for a receive, or of an [`RxArena`] (`readv(2)`). The socket is
+/// non-blocking.
 #[inline]
 pub(crate) fn recv_iov(fd: RawFd, iov: &[IoVec]) -> Moved {
     // SAFETY: each piece is writable and untouched by others until its request is finished
@@ -152,20 +156,20 @@ impl RxArena {
         }
     }
 
-    /// Bytes that are free.
+    /// Returns the number of free bytes.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         self.len - self.used
     }
 
-    /// The free part, at most `max` bytes of it, to be read into.
+    /// Returns the free part, at most `max` bytes of it, to be read into.
     #[inline]
     pub(crate) fn free(&mut self, max: usize) -> IoVec {
         // SAFETY: `used <= len`, so the address is in, or one past, the allocation.
         IoVec { base: unsafe { self.mem.as_ptr().add(self.used) }, len: self.room().min(max) }
     }
 
-    /// `recv(2)` into the free part.
+    /// Receives into the free part (`recv(2)`).
     #[inline]
     pub(crate) fn recv(&mut self, fd: RawFd, max: usize) -> Moved {
         let part = self.free(max);
@@ -196,7 +200,7 @@ impl RxArena {
         Some(self.lend(bytes.len()))
     }
 
-    /// A part comes back.
+    /// Takes a part back.
     #[inline]
     pub(crate) fn give_back(&mut self, _part: RxBuf) {
         self.lent = self.lent.saturating_sub(1);
@@ -221,7 +225,7 @@ pub(crate) struct Epoll {
     fd: Option<OwnedFd>,
 }
 
-/// What epoll reports of one descriptor.
+/// Epoll's report of one descriptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ready {
     pub(crate) key: u64,
@@ -229,7 +233,7 @@ pub(crate) struct Ready {
     pub(crate) writable: bool,
 }
 
-/// What is asked of epoll for one descriptor.
+/// The events that epoll is to report of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest {
     pub(crate) read: bool,
@@ -268,7 +272,7 @@ impl Epoll {
         Ok(Epoll { fd: Some(unsafe { OwnedFd::from_raw_fd(fd) }) })
     }
 
-    /// The descriptor, or -1 if it is closed.
+    /// Returns the descriptor, or -1 if it is closed.
     pub(crate) fn raw_fd(&self) -> RawFd {
         self.fd.as_ref().map_or(-1, |fd| fd.as_raw_fd())
     }
@@ -303,7 +307,7 @@ impl Epoll {
         self.ctl(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE)
     }
 
-    /// What is ready now; never waits.
+    /// Reports the descriptors that are ready now; never waits.
     pub(crate) fn ready(&self, out: &mut [Ready; EPOLL_BATCH]) -> io::Result<usize> {
         let mut evs = [libc::epoll_event { events: 0, u64: 0 }; EPOLL_BATCH];
         // SAFETY: `evs` has room for `EPOLL_BATCH` structs.
@@ -326,8 +330,8 @@ impl Epoll {
     }
 }
 
-/// Has a socket choose its port when it connects, when the same port can serve for another peer, instead of when it is bound
-/// (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
+/// Has a socket choose its port when it connects, when the same port can serve for another peer,
+/// instead of when it is bound (`IP_BIND_ADDRESS_NO_PORT`, ip(7)).
 pub(crate) fn bind_without_port(socket: &Socket) -> io::Result<()> {
     let on: libc::c_int = 1;
     let len = size_of_val(&on) as libc::socklen_t;
@@ -344,7 +348,7 @@ pub(crate) fn bind_without_port(socket: &Socket) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What the kernel says of a connection.
+/// The kernel's view of a connection's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pulse {
     /// Bytes, or a window probe, are on their way and not acknowledged.
@@ -353,7 +357,7 @@ pub(crate) struct Pulse {
     pub(crate) since_ack: Duration,
 }
 
-/// What the kernel knows of a TCP connection's peer (`TCP_INFO`).
+/// Returns the kernel's view of a TCP connection's peer (`TCP_INFO`).
 pub(crate) fn pulse(fd: RawFd) -> io::Result<Pulse> {
     // SAFETY: the struct is of integers: zeros are a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -387,8 +391,8 @@ pub(crate) fn limit_retransmission_pause(fd: RawFd, longest: Duration) -> bool {
     done == 0
 }
 
-/// The interface by which an incoming connection has come, by its number, if the system says it: what `IP_PKTINFO` of the first
-/// packet would have been (ip(7), ipv6(7); `IP_PKTOPTIONS`).
+/// Returns the number of the interface by which an incoming connection has come, if the system says
+/// it: what `IP_PKTINFO` of the first packet would have been (ip(7), ipv6(7); `IP_PKTOPTIONS`).
 pub(crate) fn came_by(socket: &Socket) -> Option<u32> {
     /// From `linux/in6.h`, for RFC 2292.
     const IPV6_2292PKTOPTIONS: libc::c_int = 6;
@@ -420,7 +424,8 @@ pub(crate) fn came_by(socket: &Socket) -> Option<u32> {
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_control = (&raw mut room).cast();
     header.msg_controllen = (len as usize).min(size_of::<Room>());
-    // SAFETY: the header describes `room`, which is aligned for control messages, up to what the kernel has written.
+    // SAFETY: the header describes `room`, which is aligned for control messages, up to what the
+    // kernel has written.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !at.is_null() {
         // SAFETY: the macros yield only messages that lie within the header's control bytes.
@@ -453,7 +458,7 @@ pub(crate) fn reset(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The limit of open descriptors of this process.
+/// Returns the limit of open descriptors of this process.
 pub(crate) fn descriptor_limit() -> u64 {
     let mut lim = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `lim` is a place for the result.
@@ -463,7 +468,7 @@ pub(crate) fn descriptor_limit() -> u64 {
     lim.rlim_cur
 }
 
-/// Random bytes that nobody can guess.
+/// Returns random bytes that nobody can guess.
 pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut n = [0; N];
     getrandom::fill(&mut n).map_err(|e| io::Error::other(format!("no random numbers: {e}")))?;

@@ -8,8 +8,8 @@ pub(crate) struct Listed(u8);
 
 /// VCs with one kind of work, each once.
 ///
-/// Membership is a bit in the VC, so that adding one needs no further look-up. An entry outlives its
-/// VC; whoever serves the list skips it.
+/// Membership is a bit in the VC, so that adding one needs no further look-up. An entry outlives
+/// its VC; whoever serves the list skips it.
 #[derive(Debug, Default)]
 pub(crate) struct WorkList<const KIND: u8> {
     vcs: Vec<VcId>,

@@ -282,7 +282,10 @@ fn ports_that_do_not_answer() {
         let e = text_of(dev.accept(None, dev.world(), 0, SHORT));
         assert!(e.contains("the root must name the port"), "{e}");
         assert!(matches!(dev.accept(Some(&port), dev.world(), 1, SHORT), Err(Error::Rank { .. })));
-        assert!(dev.netmod_report::<TcpReport>().expect("tcp").stats.strangers > 0, "the forger was counted");
+        assert!(
+            dev.netmod_report::<TcpReport>().expect("tcp").stats.unauthenticated > 0,
+            "the forger was counted"
+        );
         assert_eq!((dev.live_vcs(), dev.unexpected_len()), (0, 0));
     });
     let tune = |c: &mut Config| c.tcp.connect_timeout = Duration::from_millis(500);

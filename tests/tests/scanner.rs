@@ -264,7 +264,7 @@ fn a_job_under_attack() {
     let made = attackers.join().expect("the attackers found what they expected");
     for (rank, ((rounds, stats), made)) in ranks.iter().zip(&made).enumerate() {
         println!("rank {rank}: {rounds} rounds, {made} attacks, {stats:?}");
-        assert_eq!(stats.strangers, *made, "rank {rank} has not counted each stranger once: {stats:?}");
+        assert_eq!(stats.unauthenticated, *made, "rank {rank} has not counted each stranger once: {stats:?}");
         assert!(stats.silent >= 2 * 48, "rank {rank}: {stats:?}");
         assert!(*rounds > 16, "the job hardly ran");
     }
@@ -311,7 +311,7 @@ fn a_peer_gets_in_while_the_table_is_full() {
     let ranks = run_job_with(&tap, RANKS, tune, move |dev| traffic(dev, &flag));
     let made: u64 = crowd.join().expect("the crowd");
     assert!(made > 600, "only {made} strangers came");
-    let strangers: u64 = ranks.iter().map(|(_, stats)| stats.strangers).sum();
+    let strangers: u64 = ranks.iter().map(|(_, stats)| stats.unauthenticated).sum();
     println!("{made} strangers, {strangers} counted, {} rounds", ranks[0].0);
     assert!(ranks[0].0 > 16, "the job hardly ran");
     // What was never accepted is not counted; a peer that was pushed out of the table, and dialled

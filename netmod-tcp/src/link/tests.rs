@@ -362,7 +362,8 @@ fn only_the_session_at_hand_is_resumed() {
     for phase in PHASES {
         let mut link = in_phase(phase);
         let reason = match phase {
-            // It may be the one that the own dial, or the connection for a checkpoint, is about to begin.
+            // It may be the one that the own dial, or the connection for a checkpoint, is about to
+            // begin.
             Phase::Dialing | Phase::Promised | Phase::Up => RejectReason::Crossing,
             Phase::Shut => RejectReason::Finalized,
             _ => RejectReason::NoSession,

@@ -217,7 +217,8 @@ pub enum LinkEvent {
         /// The number of its last dial: up to that one it has given all of them up.
         dials: u64,
     },
-    /// A further connection by a better way has been made, up to the hello: the adopted one may be given up for it.
+    /// A further connection by a better way has been made, up to the hello: the adopted one may be
+    /// given up for it.
     Moving {
         /// The new connection.
         conn: ConnKey,
@@ -256,8 +257,8 @@ pub enum LinkEvent {
         /// Whether messages wait to be sent.
         pending: bool,
     },
-    /// Nothing is pending any more: the last message has been handed to the kernel, and acknowledged if there is a
-    /// session.
+    /// Nothing is pending any more: the last message has been handed to the kernel, and
+    /// acknowledged if there is a session.
     Drained,
     /// The time that [`super::Link::deadline`] named has come.
     Timer,
@@ -266,12 +267,13 @@ pub enum LinkEvent {
         /// Whether messages wait to be sent.
         pending: bool,
     },
-    /// This process is about to be checkpointed. What is under way goes on until the peer can be told; nothing new is
-    /// dialled until `Wake`, and a session that loses its connection waits.
+    /// This process is about to be checkpointed. What is under way goes on until the peer can be
+    /// told; nothing new is dialled until `Wake`, and a session that loses its connection waits.
     Sleep,
     /// It is to be checkpointed now, whether the peer knows or not.
     SleepNow,
-    /// The adopted connection, which has no session, begins one: this side or the peer is about to be checkpointed.
+    /// The adopted connection, which has no session, begins one: this side or the peer is about to
+    /// be checkpointed.
     BeginSession {
         /// Its name, which both sides know from the handshake.
         session: u64,
@@ -280,7 +282,8 @@ pub enum LinkEvent {
     PeerKnows,
     /// This process goes on.
     Wake,
-    /// The peer is about to be checkpointed, and has said so on the adopted connection, or on the one before.
+    /// The peer is about to be checkpointed, and has said so on the adopted connection, or on the
+    /// one before.
     PeerSleeps,
     /// A failed link is to be used again.
     Revive,
@@ -293,8 +296,8 @@ pub enum LinkEvent {
 pub enum LinkAction {
     /// Begin a dial, and answer with [`LinkEvent::Dialing`] or [`LinkEvent::DialFailed`] at once.
     StartDial,
-    /// Send the hello on a connection that is to take the adopted one's place, which is not read until
-    /// [`super::Link::moving`] is none again: the hello says how far it was read.
+    /// Send the hello on a connection that is to take the adopted one's place, which is not read
+    /// until [`super::Link::moving`] is none again: the hello says how far it was read.
     Offer(ConnKey),
     /// Send ACCEPT.
     SendAccept(ConnKey),
@@ -313,8 +316,9 @@ pub enum LinkAction {
     SayGoodbye(ConnKey),
     /// Close without a word. Forget the key.
     Close(ConnKey),
-    /// The adopted connection is lost, and closed; its session is not. What was sent and not acknowledged is
-    /// kept, as is the state of receiving, until another connection resumes it, or `Down` follows.
+    /// The adopted connection is lost, and closed; its session is not. What was sent and not
+    /// acknowledged is kept, as is the state of receiving, until another connection resumes it, or
+    /// `Down` follows.
     Suspend(Failure),
     /// Report the VC as terminated.
     Terminated,

@@ -1,8 +1,10 @@
-//! Checkpoints: the netmod lets go of all that the system holds for it, and goes on later, perhaps elsewhere.
+//! Checkpoints: the netmod lets go of all that the system holds for it, and goes on later, perhaps
+//! elsewhere.
 //!
-//! What is under way needs no emptying of the network: it is in the windows of the sessions. Each peer is told
-//! (SUSPEND), and says that it knows (SUSPENDED); then this side closes the connection, and the peer waits. After the
-//! restart this side dials, resumes, and tells where it listens now (MOVED).
+//! What is under way needs no emptying of the network: it is in the windows of the sessions. Each
+//! peer is told (SUSPEND), and says that it knows (SUSPENDED); then this side closes the
+//! connection, and the peer waits. After the restart this side dials, resumes, and tells where it
+//! listens now (MOVED).
 
 use std::sync::Arc;
 
@@ -15,12 +17,12 @@ use crate::conn::{self, Conn, ConnId, Stage};
 use crate::control::Control;
 use crate::life::Checkpoint;
 use crate::link::{LinkEvent, Phase};
-use crate::route::{Paired, Ways, is_link_local};
+use crate::route::{Paired, Routes, is_link_local};
 use crate::sessions::no_such_vc;
 use crate::sockets::Listener;
 
 impl TcpNetmod {
-    /// See [`netmod_core::Checkpoint::ckpt_shutdown`].
+    /// Closes everything for a checkpoint; see [`netmod_core::Checkpoint::ckpt_shutdown`].
     pub(crate) fn quiesce(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {
         self.clock.now = now;
         let (until, port) = match self.life.checkpoint {
@@ -41,7 +43,7 @@ impl TcpNetmod {
             for id in left {
                 self.close(id);
             }
-            // Whoever comes now is refused.
+            // New connections are refused from now on.
             self.sockets.listener = None;
         }
         if !self.is_quiet() {
@@ -70,7 +72,8 @@ impl TcpNetmod {
         (until, port)
     }
 
-    /// Begins a session on an adopted connection that has none, unless the peer has said goodbye on it.
+    /// Begins a session on an adopted connection that has none, unless the peer has said goodbye on
+    /// it.
     fn begin_session(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         let Some(c) = self.sockets.conns.get(id).filter(|c| !c.peer_left) else { return };
         if self.sessions.vcs.get(vc).is_none_or(|v| v.link.session() != 0) {
@@ -90,8 +93,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Whether all connections have come to their end, those that are about to come in included: a peer whose dial
-    /// is cut short has not been told why.
+    /// Returns true if all connections have come to their end. Those that are about to come in
+    /// count too: a peer whose dial is cut short has not been told why.
     fn is_quiet(&mut self) -> bool {
         if self.sockets.conns.is_empty() {
             self.accept_some();
@@ -107,7 +110,7 @@ impl TcpNetmod {
         self.sessions.say(vc, Control::Suspend { connection: name });
     }
 
-    /// See [`netmod_core::Checkpoint::ckpt_restart`].
+    /// Listens again after a checkpoint; see [`netmod_core::Checkpoint::ckpt_restart`].
     pub(crate) fn restart(&mut self, core: &mut Core, now: Time) -> Result<(), DeviceError> {
         self.clock.now = now;
         let Checkpoint::Asleep { port } = self.life.checkpoint else {
@@ -133,26 +136,27 @@ impl TcpNetmod {
         Ok(())
     }
 
-    /// See [`netmod_core::Checkpoint::ckpt_peer`].
+    /// Takes the new card of a peer; see [`netmod_core::Checkpoint::ckpt_peer`].
     pub(crate) fn peer_is_back(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
         let peer = self.sessions.peer_of(core, vc).ok_or_else(no_such_vc)?;
         if self.life.is_checkpointed() {
             let text = "its new card comes too early: this process has not been restarted itself";
             return Err(VcError::new(VcErrorKind::Unsupported, Some(peer), text));
         }
-        let ways = self.ways_of(peer, card)?;
+        let routes = self.routes_of(peer, card)?;
         match self.sessions.vcs.get_mut(vc) {
             Some(v) => {
-                v.routes.ways = Some(ways);
+                v.routes.all = Some(routes);
                 v.routes.forget_dials();
                 v.routes.reckon(v.peer, self.cfg.rails);
             }
-            None => self.sessions.fresh.put(vc, ways),
+            None => self.sessions.fresh.put(vc, routes),
         }
         Ok(())
     }
 
-    /// A connection is adopted: what it is called in SUSPEND, and where this process listens since a restart.
+    /// Names an adopted connection for SUSPEND, and tells the peer where this process listens since
+    /// a restart.
     pub(crate) fn introduce(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         let (Some(v), Some(c)) = (self.sessions.vcs.get_mut(vc), self.sockets.conns.get(id)) else { return };
         v.session.connection = c.name(false);
@@ -167,11 +171,11 @@ impl TcpNetmod {
         }
     }
 
-    /// SUSPEND has come.
+    /// Handles SUSPEND.
     pub(crate) fn peer_suspends(&mut self, core: &mut Core, vc: VcId, name: u64) {
         let Some(v) = self.sessions.vcs.get(vc) else { return };
         if v.link.phase() == Phase::Parting || v.session.connection != name {
-            // What was said on an earlier connection has come again with what else that had lost.
+            // A SUSPEND of an earlier connection is retransmitted with the rest of its stream.
             return;
         }
         if let Some(id) = v.link.up().map(conn::id) {
@@ -183,7 +187,7 @@ impl TcpNetmod {
         }
     }
 
-    /// SUSPENDED has come.
+    /// Handles SUSPENDED.
     pub(crate) fn peer_knows(&mut self, core: &mut Core, vc: VcId, name: u64) {
         let up = self
             .sessions
@@ -191,13 +195,13 @@ impl TcpNetmod {
             .get(vc)
             .and_then(|v| v.link.up())
             .and_then(|c| self.sockets.conns.get(conn::id(c)));
-        // What was said on an earlier connection may come again.
+        // A SUSPENDED of an earlier connection may be retransmitted.
         if up.is_some_and(|c| c.name(true) == name) {
             self.link_event(core, vc, LinkEvent::PeerKnows);
         }
     }
 
-    /// MOVED has come.
+    /// Handles MOVED.
     ///
     /// # Errors
     /// If that is no port.
@@ -212,12 +216,15 @@ impl TcpNetmod {
             return Ok(());
         };
         let at = socket.peer_addr().ok().and_then(|a| a.as_socket()).map(|a| a.ip().to_canonical());
-        match &mut v.routes.ways {
-            Some(ways) if at.is_none_or(|at| ways.paired.list.iter().any(|w| w.to == at)) => ways.port = port,
-            ways => {
-                // Without an interface a link-local address says nothing; the card is asked for when it is needed.
+        match &mut v.routes.all {
+            Some(routes) if at.is_none_or(|at| routes.paired.list.iter().any(|w| w.to == at)) => {
+                routes.port = port
+            }
+            routes => {
+                // Without an interface a link-local address says nothing; the card is asked for
+                // when it is needed.
                 let to = at.filter(|at| !is_link_local(*at));
-                *ways = to.map(|to| Ways { paired: Arc::new(Paired::only(to)), port });
+                *routes = to.map(|to| Routes { paired: Arc::new(Paired::only(to)), port });
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Control frames behind the hello: goodbye, a promise taken back, acknowledgements, checkpoints.
+//! Control frames behind the handshake: goodbye, a promise taken back, acknowledgements,
+//! checkpoints.
 
 use netmod_core::{Core, Header, VcError, VcErrorKind, VcId, VcLife};
 
@@ -21,14 +22,14 @@ pub(crate) enum ControlFault {
 }
 
 impl TcpNetmod {
-    /// A header that begins with `NETMOD_FRAME` arrived on the VC.
+    /// Handles a header on a VC that begins with `NETMOD_FRAME`.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn control(&mut self, core: &mut Core, vc: VcId, hdr: &Header) -> Result<(), ControlFault> {
         let frame = Control::parse(hdr)?;
         if let Some(Control::Ack { position }) = frame {
-            // Also one that was read from a connection that is gone since.
+            // It counts even if the connection that it was read from is gone.
             if self.sessions.acknowledged(core, &mut self.clock, vc, position)? {
                 self.link_event(core, vc, LinkEvent::Drained);
             }
@@ -67,7 +68,7 @@ impl TcpNetmod {
                 self.link_event(core, vc, LinkEvent::Goodbye { conn: c, pending });
             }
             Some(Control::Withdrawn) => {
-                // No part of the stream: who says it has adopted nothing.
+                // It is no part of the stream: its sender has not adopted the connection.
                 if let Some(c) = self.sockets.conns.get_mut(conn::id(c)) {
                     c.rx.position -= CONTROL_LEN as u64;
                 }

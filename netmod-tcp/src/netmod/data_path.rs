@@ -111,7 +111,7 @@ unsafe impl Netmod for TcpNetmod {
         if order == PollOrder::InFirst {
             self.flush_staged(core);
         }
-        // What has failed by now is told with it, not after it.
+        // Failures of this poll are reported with it, not after it.
         while let Some(ev) = self.events.pop_front() {
             events.push(ev);
         }

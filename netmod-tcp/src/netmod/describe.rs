@@ -7,7 +7,7 @@ use crate::conn;
 use crate::link::{Failure, Phase};
 
 impl TcpNetmod {
-    /// One line about a VC.
+    /// Returns one line about a VC.
     pub(crate) fn describe_vc(&self, core: &Core, vc: VcId) -> String {
         let Some(v) = self.sessions.vcs.get(vc) else {
             return if self.sessions.peer_of(core, vc).is_some() { "no connection" } else { "not in charge" }
@@ -42,10 +42,10 @@ impl TcpNetmod {
             .and_then(|a| a.as_socket());
         let mut at = at.map_or_else(String::new, |a| format!(" with {a}"));
         let pair = v.link.conn().and_then(|c| self.sockets.conns.get(conn::id(c))).map(|c| c.pair);
-        if let Some(way) =
-            pair.and_then(|p| v.routes.ways.as_ref()?.paired.list.iter().find(|w| w.is_between(p)))
+        if let Some(route) =
+            pair.and_then(|p| v.routes.all.as_ref()?.paired.list.iter().find(|w| w.is_between(p)))
         {
-            at += &format!(" ({way})");
+            at += &format!(" ({route})");
         }
         if !v.routes.rails().is_empty() {
             at += &format!(", {} pairs for rails", v.routes.rails().len());

@@ -1,4 +1,4 @@
-//! Dials: by which way, for how long, and what their hello says.
+//! Dials: route, time limit, handshake.
 
 use netmod_connection::{Initiator, InitiatorParams, Purpose, Versions};
 use netmod_core::{Core, Event, VcId};
@@ -8,7 +8,7 @@ use super::handshake::{RESUME, failure};
 use super::pairing::astray;
 use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;
-use crate::route::Way;
+use crate::route::Route;
 use crate::sockets::connect;
 use crate::sys::{Interest, random};
 
@@ -16,9 +16,9 @@ impl TcpNetmod {
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
     pub(crate) fn start_dial(&mut self, vc: VcId) -> Result<ConnId, (Failure, bool)> {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return Err((Failure::None, true)) };
-        let Some((way, port)) = v.routes.next_dial() else {
-            // The peer has always been the one to connect: its card is asked for, and the next attempt
-            // has it.
+        let Some((route, port)) = v.routes.next_dial() else {
+            // The peer has always been the one to connect: its card is asked for, and the next
+            // attempt has it.
             if !v.routes.asked_card {
                 v.routes.asked_card = true;
                 self.events.push_back(Event::NeedCard { vc });
@@ -26,29 +26,29 @@ impl TcpNetmod {
             return Err((Failure::None, false));
         };
         self.stats.dialled += 1;
-        self.dial(&way, port, vc).map_err(|e| {
-            tracing::debug!(%way, port, %e, "dial");
+        self.dial(&route, port, vc).map_err(|e| {
+            tracing::debug!(%route, port, %e, "dial");
             (failure(&e), false)
         })
     }
 
-    fn dial(&mut self, way: &Way, port: u16, vc: VcId) -> std::io::Result<ConnId> {
+    fn dial(&mut self, route: &Route, port: u16, vc: VcId) -> std::io::Result<ConnId> {
         let pinned = self.sessions.vcs.get(vc).is_none_or(|v| !v.routes.has_tried_all());
-        let socket = connect(&self.cfg, way, port, pinned)?;
-        if let Some(via) = &way.via
+        let socket = connect(&self.cfg, route, port, pinned)?;
+        if let Some(via) = &route.via
             && matches!(socket.device(), Ok(None))
-            && let Some(by) = self.interfaces.would_leave_by(via.mine, via.from, way.to)
+            && let Some(by) = self.interfaces.would_leave_by(via.mine, via.from, route.to)
         {
             astray(&mut self.stats, &via.device, &by);
         }
         // Writable when connected, or when that has failed.
         let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
         conn.handshake.dial = self.stats.dialled;
-        if let Some(v) = &way.via {
+        if let Some(v) = &route.via {
             conn.pair = (v.mine, v.theirs);
         }
         let id = self.sockets.enroll(conn, Interest::BOTH)?;
-        if way.via.is_some() {
+        if route.via.is_some() {
             self.sockets.expect_answer(&mut self.clock, id);
         }
         Ok(id)
@@ -61,7 +61,7 @@ impl TcpNetmod {
         }
     }
 
-    /// TCP has connected, or failed to.
+    /// Goes on with a dial when TCP has connected, or failed to.
     pub(crate) fn connected(&mut self, core: &mut Core, id: ConnId) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let Some(vc) = c.vc else { return self.close(id) };
@@ -74,23 +74,23 @@ impl TcpNetmod {
             Some(e) => self.handshake_ended(core, id, failure(&e)),
             None if moves => self.moving(core, vc, id),
             None => {
-                if let Err(failure) = self.say_hello(vc, id) {
+                if let Err(failure) = self.begin_handshake(vc, id) {
                     self.handshake_ended(core, id, failure);
                 }
             }
         }
     }
 
-    /// Begins the hello on a connection that this side has made.
+    /// Begins the handshake on a connection that this side has made.
     ///
     /// # Errors
     /// If there is no VC any more, or no random numbers.
-    pub(crate) fn say_hello(&mut self, vc: VcId, id: ConnId) -> Result<(), Failure> {
+    pub(crate) fn begin_handshake(&mut self, vc: VcId, id: ConnId) -> Result<(), Failure> {
         let caps = self.caps();
         let Some(c) = self.sockets.conns.get_mut(id) else { return Ok(()) };
         let rail = c.rail_number();
-        // No network is in between that could break a connection within a node, and the copies of what was sent
-        // would be felt there.
+        // No network is in between that could break a connection within a node, and the copies of
+        // what was sent would be felt there.
         let local =
             c.socket.peer_addr().ok().and_then(|a| a.as_socket()).is_some_and(|a| a.ip().is_loopback());
         let fresh = self.sessions.vcs.get(vc).is_none_or(|v| v.link.session() == 0);

@@ -68,7 +68,7 @@ fn kind_of(last: Failure, otherwise: VcErrorKind) -> VcErrorKind {
     }
 }
 
-/// The way out of a failed dial.
+/// Returns the way out of a failed dial.
 fn hint(last: Failure) -> String {
     match last {
         Failure::Errno(libc::ECONNREFUSED) => {

@@ -1,4 +1,4 @@
-//! Connections outside the message stream: accepting, the hello, the last words.
+//! Connections outside the message stream: accepting, the handshake, last words.
 
 use netmod_connection::{
     HelloError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
@@ -22,13 +22,13 @@ pub(crate) const RESUME: u64 = 1;
 /// The capability, and wish, of records with checksums.
 pub(crate) const CHECKSUM: u64 = 2;
 
-/// What a link is told of a system call that failed.
+/// Returns the failure that a link is told of for a failed system call.
 pub(crate) fn failure(e: &std::io::Error) -> Failure {
     e.raw_os_error().map_or(Failure::Protocol, Failure::Errno)
 }
 
 impl TcpNetmod {
-    /// The capabilities of this side.
+    /// Returns the capabilities of this side.
     pub(crate) fn caps(&self) -> u64 {
         let resume = if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME };
         resume | if self.cfg.checksum { CHECKSUM } else { 0 }
@@ -90,7 +90,7 @@ impl TcpNetmod {
     pub(crate) fn accept(&mut self, vc: VcId, id: ConnId) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
         if let Some(Conn { stage: Stage::Proved(r, _), handshake, .. }) = self.sockets.conns.get_mut(id) {
-            // Judged when it came.
+            // The pairs were judged when the connection came.
             let agreed = handshake.proposed.take();
             let pairs = agreed.as_deref().copied().unwrap_or_default();
             let frame =
@@ -112,7 +112,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A proved connection and its VC have found each other.
+    /// Gives an authenticated connection to its VC.
     pub(crate) fn incoming(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         if self.first_use(core, vc).is_err() {
             return self.reject(id, RejectReason::Finalized);
@@ -127,7 +127,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The connection is ready for writing, or has an error, while it is not yet or no longer open.
+    /// Goes on with a connection outside the message stream that takes bytes, or has an error.
     pub(crate) fn handshake_writable(&mut self, core: &mut Core, id: ConnId) {
         let Some(c) = self.sockets.conns.get(id) else { return };
         if matches!(c.stage, Stage::Connecting) {
@@ -139,7 +139,7 @@ impl TcpNetmod {
         }
     }
 
-    /// Bytes, or the end, of a connection whose stream is not (or no longer) messages.
+    /// Reads bytes, or the end, of a connection outside the message stream.
     pub(crate) fn handshake_readable(&mut self, core: &mut Core, id: ConnId, events: &mut Events) {
         let mut piece = [0; PIECE];
         let Some(c) = self.sockets.conns.get(id) else { return };
@@ -165,7 +165,7 @@ impl TcpNetmod {
             let used = match &mut c.stage {
                 Stage::Lingering { .. } | Stage::Connecting => return,
                 Stage::RailIn(_) => return,
-                // An acknowledgement of nothing.
+                // It acknowledges nothing that was sent.
                 Stage::RailOut => {
                     self.rail_ended(id, Failure::Protocol);
                     return;
@@ -203,7 +203,7 @@ impl TcpNetmod {
         }
     }
 
-    /// Message bytes that came in the same read as the last of the handshake.
+    /// Hands on message bytes that came in the same read as the last of the handshake.
     fn leftover(&mut self, core: &mut Core, id: ConnId, bytes: &[u8], events: &mut Events) {
         let Some(vc) = self.sockets.conns.get(id).and_then(|c| c.vc) else { return };
         while let Some(ev) = self.events.pop_front() {
@@ -231,7 +231,8 @@ impl TcpNetmod {
         }
     }
 
-    /// How many bytes were used; `None` if nothing more can come of this connection.
+    /// Takes a step of a dial. Returns the bytes that were used, or `None` if the connection is of
+    /// no further use.
     fn dial_step(
         &mut self,
         core: &mut Core,
@@ -278,10 +279,11 @@ impl TcpNetmod {
                     && !matches!(reason, RejectReason::NoWayBack | RejectReason::OtherPair)
                     && let Some(v) = self.sessions.vcs.get_mut(vc)
                 {
-                    // There is nothing wrong with the way.
+                    // There is nothing wrong with the route.
                     v.routes.dials = v.routes.dials.saturating_sub(1);
                 }
-                // Hearsay may be wrong, so it is never final: another attempt may meet the right process.
+                // An unproved REJECT may be wrong, so it is never final: another attempt may meet
+                // the right process.
                 let event = if proved || reason.is_transient() {
                     LinkEvent::Rejected { conn, reason }
                 } else {
@@ -359,13 +361,13 @@ impl TcpNetmod {
                 None
             }
             Err(e) => {
-                self.bad_hello(core, id, vc, &e);
+                self.handshake_failed(core, id, vc, &e);
                 None
             }
         }
     }
 
-    /// A peer has proved who it is.
+    /// Takes note that a peer has proved its name.
     fn proved(&mut self, core: &mut Core, id: ConnId, peer: netmod_core::PeerName, purpose: Purpose) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let stage = std::mem::replace(&mut c.stage, Stage::Connecting);
@@ -389,8 +391,8 @@ impl TcpNetmod {
         }
     }
 
-    /// The handshake of an incoming connection has failed.
-    fn bad_hello(&mut self, core: &mut Core, id: ConnId, vc: Option<VcId>, e: &HelloError) {
+    /// Refuses an incoming connection whose handshake has failed.
+    fn handshake_failed(&mut self, core: &mut Core, id: ConnId, vc: Option<VcId>, e: &HelloError) {
         let Some(c) = self.sockets.conns.get(id) else { return };
         let from = c.socket.peer_addr().ok().and_then(|a| a.as_socket());
         let proved = match &c.stage {
@@ -401,10 +403,10 @@ impl TcpNetmod {
             tracing::warn!(?from, %e, "handshake of an incoming connection");
             self.stats.refused += 1;
         } else {
-            self.stats.strangers += 1;
+            self.stats.unauthenticated += 1;
             // The first few are of interest; a scanner must not fill the log.
-            if self.stats.strangers <= 8 {
-                tracing::info!(?from, %e, "refused a stranger");
+            if self.stats.unauthenticated <= 8 {
+                tracing::info!(?from, %e, "refused an unauthenticated peer");
             }
         }
         if self.rail_ended(id, Failure::Protocol) {
@@ -422,7 +424,7 @@ impl TcpNetmod {
         }
     }
 
-    /// End of file or an error outside the message stream.
+    /// Ends a connection outside the message stream, after the end of file or an error.
     pub(crate) fn handshake_ended(&mut self, core: &mut Core, id: ConnId, failure: Failure) {
         if self.rail_ended(id, failure) {
             return;
@@ -442,7 +444,7 @@ impl TcpNetmod {
             }
             Stage::Proved(..) | Stage::Open { .. } => Some(LinkEvent::Lost { conn, failure }),
             Stage::Unauthenticated(_) => {
-                self.stats.strangers += 1;
+                self.stats.unauthenticated += 1;
                 None
             }
             Stage::Lingering { .. } | Stage::RailIn(_) | Stage::RailOut => None,

@@ -85,7 +85,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A connection becomes the VC's.
+    /// Makes a connection the one of its VC.
     fn adopt(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         c.stage = Stage::Open { parting: false };
@@ -116,7 +116,7 @@ impl TcpNetmod {
             v.tx.fd = fd;
             v.tx.calls = calls;
             v.tx.blocked = !clear;
-            // The handshake's last bytes go first, by another way.
+            // The handshake's last bytes go first; epoll reports when they have gone.
             self.sessions.work.stuck.unmark(&mut v.listed);
             v.cause = None;
             v.routes.forget_dials();
@@ -143,7 +143,7 @@ impl TcpNetmod {
         VcError::new(VcErrorKind::Protocol, peer, text)
     }
 
-    /// Our last message has left: GOODBYE, and our half is shut.
+    /// Says GOODBYE, behind the last message, and shuts our half.
     fn say_goodbye(&mut self, vc: VcId, id: ConnId) {
         let Some(c) = self.sockets.conns.get(id) else { return };
         let mut words = self.sessions.last_acknowledgement(&mut self.stats, vc, c);
@@ -155,12 +155,12 @@ impl TcpNetmod {
         }
     }
 
-    /// The end of a connection that has no use any more: last words, then it lingers until the peer
-    /// has read them.
+    /// Says last words on a connection without further use; it lingers until the peer has read
+    /// them.
     fn say_and_linger(&mut self, id: ConnId, word: Control) {
         let Some(c) = self.sockets.conns.get(id) else { return };
         match c.stage {
-            // Nothing can be said, and nobody listens.
+            // There is no connection yet to say anything on.
             Stage::Connecting => self.close(id),
             Stage::Dial(_) => {
                 let frame = Initiator::goodbye();
@@ -190,7 +190,7 @@ impl TcpNetmod {
         }
     }
 
-    /// Wishes for connections.
+    /// Dials for the VCs that have messages and no connection.
     #[cold]
     pub(crate) fn dial_wanted(&mut self, core: &mut Core) {
         while let Some(vc) = self.sessions.work.wanting.pop() {
@@ -200,7 +200,7 @@ impl TcpNetmod {
                 continue;
             }
             let dials = matches!(v.link.phase(), Phase::Idle);
-            if dials && v.routes.ways.is_none() {
+            if dials && v.routes.all.is_none() {
                 if !v.routes.asked_card {
                     v.routes.asked_card = true;
                     self.events.push_back(Event::NeedCard { vc });
@@ -211,8 +211,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Timers are due. First, all that has come is looked at, as polls do not always ask epoll: it may be this
-    /// process that was away for longer than a timeout, and the peers have long answered.
+    /// Serves the timers. All input is looked at first, as polls do not always ask epoll: it may be
+    /// this process that was away for longer than a timeout, and the peers have long answered.
     #[cold]
     #[inline(never)]
     pub(crate) fn timers_due(
@@ -226,7 +226,7 @@ impl TcpNetmod {
         Ok(())
     }
 
-    /// Timers, strangers who say nothing, descriptors that may be free again.
+    /// Serves the timers of all parts.
     fn housekeeping(&mut self, core: &mut Core, now: Time) {
         self.check_liveness(core, now);
         self.sessions.serve_timers(&mut self.sockets, &mut self.clock, &mut self.stats);

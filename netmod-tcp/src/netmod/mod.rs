@@ -82,7 +82,8 @@ impl TcpNetmod {
     /// `group_size` is the number of processes of `me`'s group.
     ///
     /// # Errors
-    /// [`OpenError::Setting`]; or [`OpenError::Host`] if there is no interface or port to listen on, or no descriptor for it.
+    /// [`OpenError::Setting`]; or [`OpenError::Host`] if there is no interface or port to listen
+    /// on, or no descriptor for it.
     pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, OpenError> {
         let incarnation =
             sys::random().map(u64::from_ne_bytes).map_err(|e| DeviceError::new(NAME, e.to_string()))?;
@@ -113,18 +114,19 @@ impl TcpNetmod {
         })
     }
 
-    /// What the netmod has seen.
+    /// Returns the netmod's counts.
     pub fn stats(&self) -> TcpStats {
         self.stats
     }
 
-    /// The addresses at which peers find it, those of the loopback interface last.
+    /// Returns the addresses at which peers find this process, those of the loopback interface
+    /// last.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let port = self.sockets.port();
         self.interfaces.addresses().map(|ip| SocketAddr::new(ip, port)).collect()
     }
 
-    /// Connections that are open, in whatever stage.
+    /// Returns the number of open connections, in whatever stage.
     pub fn connections(&self) -> usize {
         self.sockets.conns.len()
     }
@@ -134,8 +136,8 @@ impl TcpNetmod {
     /// # Errors
     /// Fails if the system refuses.
     ///
-    /// Nothing is lost if the session can be resumed (`NETMOD_TCP_RESUME_TIMEOUT`); otherwise the VC
-    /// goes down.
+    /// Nothing is lost if the session can be resumed (`NETMOD_TCP_RESUME_TIMEOUT`); otherwise the
+    /// VC goes down.
     fn sever(&mut self, vc: VcId, how: impl FnOnce(&Conn) -> std::io::Result<()>) -> Result<bool, VcError> {
         let Some(v) = self.sessions.vcs.get(vc) else { return Ok(false) };
         let Some(c) = v.link.up().and_then(|c| self.sockets.conns.get(conn::id(c))) else { return Ok(false) };

@@ -3,9 +3,9 @@
 //! The new connection is made beside the old one, which is used until the peer has accepted the new
 //! one ([`crate::link`]). If the better pair does not lead to the peer, nothing has happened.
 //!
-//! An interface that flaps does not move connections back and forth: it must have been up for a while,
-//! longer after each time that it went down ([`crate::interfaces::Own::steady_at`]), and attempts of one VC
-//! follow each other more and more slowly, whether they succeed or not.
+//! An interface that flaps does not move connections back and forth: it must have been up for a
+//! while, longer after each time that it went down ([`crate::interfaces::Own::steady_at`]), and
+//! attempts of one VC follow each other more and more slowly, whether they succeed or not.
 
 use netmod_core::{Core, Time, VcId};
 
@@ -25,7 +25,7 @@ impl TcpNetmod {
         let pair = v.link.up().and_then(|c| self.sockets.conns.get(conn::id(c))).map(|c| c.pair);
         let better = pair
             .filter(|p| *p != (0, 0) && v.session.id != 0)
-            .and_then(|p| v.routes.ways.as_ref()?.paired.better_than(p)?.pair());
+            .and_then(|p| v.routes.all.as_ref()?.paired.better_than(p)?.pair());
         let Some((mine, _)) = better else {
             if let Some(going) = &mut v.routes.upgrade {
                 going.at = Time::NEVER;
@@ -45,7 +45,7 @@ impl TcpNetmod {
         self.sessions.work.movers.add(vc, &mut v.listed);
     }
 
-    /// An attempt has come to nothing, or could not be made.
+    /// Plans the next attempt, after one that failed or could not be made.
     pub(crate) fn move_failed(&mut self, vc: VcId) {
         self.consider_moving(vc, false);
     }
@@ -77,10 +77,10 @@ impl TcpNetmod {
         }
     }
 
-    /// Begins a connection by the best way. Returns false if the present one cannot be left now.
+    /// Begins a connection by the best route. Returns false if the present one cannot be left now.
     ///
     /// # Errors
-    /// If no connection can be begun that way.
+    /// If no connection can be begun by that route.
     fn try_to_move(&mut self, core: &mut Core, vc: VcId) -> std::io::Result<bool> {
         let heard = self.sessions.vcs.get(vc).is_some_and(|v| {
             v.link
@@ -93,13 +93,13 @@ impl TcpNetmod {
         }
         let Some(v) = self.sessions.vcs.get(vc).filter(|v| v.link.can_move()) else { return Ok(false) };
         let pair = v.link.conn().and_then(|c| self.sockets.conns.get(conn::id(c))).map(|c| c.pair);
-        let (Some(ways), Some(pair)) = (&v.routes.ways, pair) else { return Ok(false) };
-        let Some(way) = ways.paired.better_than(pair) else { return Ok(false) };
-        let socket = connect(&self.cfg, way, ways.port, true)?;
+        let (Some(routes), Some(pair)) = (&v.routes.all, pair) else { return Ok(false) };
+        let Some(route) = routes.paired.better_than(pair) else { return Ok(false) };
+        let socket = connect(&self.cfg, route, routes.port, true)?;
         self.stats.dialled += 1;
         let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
         conn.handshake.dial = self.stats.dialled;
-        conn.pair = way.pair().unwrap_or_default();
+        conn.pair = route.pair().unwrap_or_default();
         conn.moves = true;
         let id = self.sockets.enroll(conn, Interest::BOTH)?;
         self.sockets.expect_answer(&mut self.clock, id);
@@ -115,7 +115,7 @@ impl TcpNetmod {
         if from == to || from == (0, 0) || to == (0, 0) {
             return;
         }
-        let weight = |pair| v.routes.ways.as_ref().and_then(|w| w.paired.weight(pair));
+        let weight = |pair| v.routes.all.as_ref().and_then(|w| w.paired.weight(pair));
         if c.moves || weight(from) < weight(to) {
             v.routes
                 .upgrade
@@ -125,7 +125,7 @@ impl TcpNetmod {
         let why = if c.moves { Failure::Moved } else { failure };
         let name = |pair: (u32, u32)| self.interfaces.name_of(pair.0).unwrap_or("an interface that has gone");
         let mut text = format!("last went from {} to {}: {why}", name(from), name(to));
-        let speed = |pair| v.routes.ways.as_ref().and_then(|w| w.paired.weight(pair)).map(|w| w.speed);
+        let speed = |pair| v.routes.all.as_ref().and_then(|w| w.paired.weight(pair)).map(|w| w.speed);
         if let (Some(before), Some(now)) = (speed(from), speed(to))
             && before != now
         {
@@ -135,16 +135,16 @@ impl TcpNetmod {
         v.routes.change = Some(text.into());
     }
 
-    /// TCP has connected by the better way.
+    /// Goes on with a move when TCP has connected by the better route.
     pub(crate) fn moving(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
         let old = self.sessions.vcs.get(vc).and_then(|v| v.link.up()).map(conn::id);
-        // What was read of it and not handed on yet does not count as read.
+        // Bytes that were read and not handed on yet do not count as read.
         if old.is_none_or(|old| self.sockets.unread.contains(&old)) {
             self.close(id);
             return self.move_failed(vc);
         }
         self.link_event(core, vc, LinkEvent::Moving { conn: conn::key(id) });
-        // The hello could not be said.
+        // The handshake could not begin.
         if self.sockets.conns.get(id).is_some_and(|c| matches!(c.stage, Stage::Connecting)) {
             self.close(id);
             let failed =
@@ -171,12 +171,13 @@ impl TcpNetmod {
         } else {
             self.sockets.watch_for_input(old)
         }
-        if let Err(failure) = self.say_hello(vc, id) {
-            tracing::debug!(%failure, "the hello of a connection by a better pair of interfaces");
+        if let Err(failure) = self.begin_handshake(vc, id) {
+            tracing::debug!(%failure, "the handshake of a connection by a better pair of interfaces");
         }
     }
 
-    /// An offer has lapsed: the peer makes no calls, perhaps. The connection stays.
+    /// Takes note of an offer that has lapsed: perhaps the peer makes no calls. The connection
+    /// stays.
     pub(crate) fn note_lapse(&mut self, vc: VcId, id: ConnId) {
         let is_offer = self.sockets.conns.get(id).is_some_and(|c| c.moves);
         let Some(v) = self.sessions.vcs.get_mut(vc).filter(|v| is_offer && v.link.up().is_some()) else {
@@ -191,7 +192,7 @@ impl TcpNetmod {
         );
     }
 
-    /// After a link's event: reads the old connection on if the new one has come to nothing.
+    /// Reads the old connection on if the new one has failed; called after each event of a link.
     pub(crate) fn settle_move(&mut self, vc: VcId) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
         if v.link.moving().is_some() {

@@ -1,5 +1,5 @@
-//! Pairs of interfaces in use: which one a connection goes by, what is said of that to its other side, and what becomes of it
-//! when interfaces change.
+//! Pairs of interfaces in use: which one a connection goes by, what is said of that to its other
+//! side, and what becomes of it when interfaces change.
 
 use std::os::fd::AsRawFd;
 
@@ -12,7 +12,7 @@ use crate::conn::{self, ConnId, Stage};
 use crate::link::{Failure, LinkEvent};
 use crate::pairs::Pairs;
 use crate::policy::{Verdict, judge};
-use crate::route::{RouteError, Ways};
+use crate::route::{RouteError, Routes};
 use crate::stats::TcpStats;
 use crate::sys::{self, Interest};
 
@@ -20,44 +20,44 @@ use crate::sys::{self, Interest};
 pub(super) const INTERFACES: u64 = u64::MAX - 1;
 
 impl TcpNetmod {
-    fn find_ways(&mut self, card: &Card, decides: bool) -> Result<Ways, RouteError> {
+    fn find_routes(&mut self, card: &Card, decides: bool) -> Result<Routes, RouteError> {
         let (published, port) = card::parse(card)?;
-        Ok(Ways { paired: self.interfaces.ways_to(&published, decides)?, port })
+        Ok(Routes { paired: self.interfaces.routes_to(&published, decides)?, port })
     }
 
     /// Finds out whether the process with this card can be reached.
     pub(super) fn reach(&mut self, card: &Card) -> Result<(), RouteError> {
-        self.find_ways(card, true).map(drop)
+        self.find_routes(card, true).map(drop)
     }
 
-    /// Returns the ways to a peer with this card.
-    pub(crate) fn ways_of(&mut self, peer: PeerName, card: &Card) -> Result<Ways, VcError> {
+    /// Returns the routes to a peer with this card.
+    pub(crate) fn routes_of(&mut self, peer: PeerName, card: &Card) -> Result<Routes, VcError> {
         let decides = self.id.name_towards(&peer.group) < peer;
-        let found = self.find_ways(card, decides);
+        let found = self.find_routes(card, decides);
         self.watch_interfaces();
         found.map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e.to_string()))
     }
 
-    /// Takes the ways to the peer of a VC that is in use.
-    pub(crate) fn take_ways(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
+    /// Replaces the routes to the peer of a VC that is in use.
+    pub(crate) fn take_routes(&mut self, core: &Core, vc: VcId, card: &Card) -> Result<(), VcError> {
         let peer = self.first_use(core, vc)?.peer;
-        let ways = self.ways_of(peer, card)?;
+        let routes = self.routes_of(peer, card)?;
         if let Some(v) = self.sessions.vcs.get_mut(vc) {
-            v.routes.ways = Some(ways);
+            v.routes.all = Some(routes);
             v.routes.reckon(v.peer, self.cfg.rails);
         }
         Ok(())
     }
 
-    /// Whether an incoming connection goes by a right pair of interfaces. If not: why, and which ones would be
-    /// right.
+    /// Finds out whether an incoming connection goes by a right pair of interfaces. If not, the
+    /// error has the reason, and the pairs that would be right.
     pub(crate) fn judge_incoming(&mut self, vc: VcId, id: ConnId) -> Result<(), (RejectReason, Pairs)> {
         let (Some(v), Some(c)) = (self.sessions.vcs.get(vc), self.sockets.conns.get_mut(id)) else {
             return Ok(());
         };
         let Some(proposed) = c.handshake.proposed.as_deref() else { return Ok(()) };
         let decides = self.id.name_towards(&v.peer.group) < v.peer;
-        let decision = v.routes.ways.as_ref().filter(|_| decides).map(|w| {
+        let decision = v.routes.all.as_ref().filter(|_| decides).map(|w| {
             let pairs = w.paired.pairs().filter(|p| !v.routes.has_failed(*p));
             Pairs::new(w.paired.agreement, pairs)
         });
@@ -113,7 +113,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The peer refuses the pair of a dial, and says which ones it would take.
+    /// Takes note of a peer's refusal of the pair of a dial, and of the pairs that it would take.
     pub(crate) fn other_pair(&mut self, vc: VcId, why: RejectReason, better: &Pairs) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
         tracing::info!(peer = v.peer.rank, %why, ?better, "another pair of interfaces");
@@ -133,15 +133,15 @@ impl TcpNetmod {
         }
     }
 
-    /// Something about interfaces or routes has changed.
+    /// Schedules a look at the interfaces after a report of changes.
     #[cold]
     pub(crate) fn interfaces_changed(&mut self, now: Time) {
         self.interfaces.heard(now);
         self.clock.wake_by(self.interfaces.look_at);
     }
 
-    /// Looks at the interfaces again, if it is time: peers are reached by what is left, and connections by interfaces that
-    /// have gone are given up, to be resumed by others.
+    /// Looks at the interfaces again, if it is time: peers are reached by what is left, and
+    /// connections by interfaces that have gone are given up, to be resumed by others.
     #[cold]
     pub(crate) fn look_at_interfaces(&mut self, core: &mut Core, now: Time) {
         if now < self.interfaces.look_at {
@@ -164,22 +164,22 @@ impl TcpNetmod {
         }
     }
 
-    /// The ways to a peer, by what is known of interfaces and routes now.
+    /// Replaces the routes to a peer by those that the present interfaces give.
     pub(crate) fn pair_again(&mut self, vc: VcId) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
-        let Some(ways) = v.routes.ways.as_ref().filter(|w| !w.paired.is_alone()) else { return };
-        let within = ways.paired.list.iter().all(|w| w.via.is_none());
-        if within && self.interfaces.is_here(&ways.paired.peer.host.location) {
+        let Some(routes) = v.routes.all.as_ref().filter(|w| !w.paired.is_alone()) else { return };
+        let within = routes.paired.list.iter().all(|w| w.via.is_none());
+        if within && self.interfaces.is_here(&routes.paired.peer.host.location) {
             return;
         }
         let decides = self.id.name_towards(&v.peer.group) < v.peer;
-        match self.interfaces.ways_to(&ways.paired.peer, decides) {
+        match self.interfaces.routes_to(&routes.paired.peer, decides) {
             Ok(paired) => {
-                v.routes.ways = Some(Ways { paired, port: ways.port });
+                v.routes.all = Some(Routes { paired, port: routes.port });
                 v.routes.forget_dials();
                 v.routes.reckon(v.peer, self.cfg.rails);
             }
-            // What there was may come back.
+            // The interface may come back.
             Err(why) => tracing::warn!(peer = v.peer.rank, %why, "no interface leads to a peer any more"),
         }
     }
@@ -197,7 +197,7 @@ impl TcpNetmod {
             Stage::Proved(..) | Stage::Open { .. } => LinkEvent::Lost { conn, failure },
             Stage::Unauthenticated(_) | Stage::Lingering { .. } | Stage::RailIn(_) | Stage::RailOut => return,
         };
-        // What is in its buffers would never leave, and the peer is told by the next connection.
+        // The bytes in its buffers would never leave, and the peer is told by the next connection.
         if let Err(e) = sys::reset(c.socket.as_raw_fd()) {
             tracing::debug!(%e, "a connection by an interface that is down");
         }
@@ -206,7 +206,8 @@ impl TcpNetmod {
     }
 }
 
-/// A dial could not be pinned to its interface, and goes by another.
+/// Counts a dial that could not be pinned to its interface, and goes by another; warns of the
+/// first.
 pub(super) fn astray(stats: &mut TcpStats, meant: &str, by: &str) {
     stats.astray += 1;
     if stats.astray == 1 {

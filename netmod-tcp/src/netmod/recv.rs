@@ -21,7 +21,7 @@ const LARGE: usize = 32 << 10;
 const TAIL: usize = 4096;
 
 impl TcpNetmod {
-    /// Looks for incoming bytes: on the hot connections, and now and then on all.
+    /// Looks for incoming bytes: on the active connections, and now and then on all.
     #[inline]
     pub(crate) fn poll_in(&mut self, core: &mut Core, events: &mut Events) -> Result<(), DeviceError> {
         if !self.sockets.unread.is_empty() {
@@ -43,8 +43,8 @@ impl TcpNetmod {
             }
         }
         if !found {
-            // A read holds the socket's lock, which the peer's bytes need to get in: a short pause between
-            // two reads in vain leaves it to them.
+            // A read holds the socket's lock, which the peer's bytes need to get in: a short pause
+            // between two empty reads leaves it to them.
             std::hint::spin_loop();
         }
         if !self.sockets.active.wants_epoll(found, self.sockets.conns.len()) {
@@ -78,13 +78,13 @@ impl TcpNetmod {
                 self.interfaces_changed(self.clock.now);
                 continue;
             }
-            // What does not fit in this poll is still ready in the next.
+            // Descriptors that do not fit in this poll are still ready in the next.
             if events.room() < EVENTS_EACH || self.sockets.arena.room() < MIN_ROOM {
                 break;
             }
             let id = ConnId::from_wire(r.key);
             if r.writable && self.writable(core, id) {
-                // What goes out is progress, too: the wait was not ended in vain.
+                // Sending is progress, too: the wait had a reason to end.
                 events.note_progress();
             }
             if r.readable {
@@ -146,7 +146,8 @@ impl TcpNetmod {
         if c.rx.opener.is_some() {
             return self.read_sealed(core, id, vc, events);
         }
-        // What was read before in this poll, with a handshake or from another connection, belongs before this.
+        // Bytes read earlier in this poll, with a handshake or from another connection, belong
+        // before this.
         if core.vc(vc).is_some_and(|v| v.recv_active().is_some()) && !events.concern(vc) {
             return self.read_direct(core, id, vc, events);
         }
@@ -227,7 +228,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The stream of an open connection has ended.
+    /// Ends an open connection whose stream has ended.
     #[cold]
     pub(crate) fn read_ended(
         &mut self,
@@ -238,8 +239,8 @@ impl TcpNetmod {
         failure: Failure,
     ) -> bool {
         if events.concern(vc) {
-            // What was read before in this poll may be the GOODBYE that makes this end a proper one. The end
-            // is still there in the next poll.
+            // Bytes read earlier in this poll may be the GOODBYE that makes this end a proper
+            // one. The end is still there in the next poll.
             return false;
         }
         self.close(id);

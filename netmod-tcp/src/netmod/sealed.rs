@@ -1,9 +1,9 @@
-//! Connections with checksums (`NETMOD_CHECKSUM=on`): their bytes go out in records, and come in by way of a
-//! buffer in which they are checked.
+//! Connections with checksums (`NETMOD_CHECKSUM=on`): their bytes go out in records, and come in by
+//! way of a buffer in which they are checked.
 //!
-//! A record that was altered on the way is reported with its place in the stream. It ends its connection,
-//! not its session: what was checked counts as read, and the rest comes again. A place at which records
-//! keep being altered takes the VC down.
+//! A record that was altered on the way is reported with its place in the stream. It ends its
+//! connection, not its session: what was checked counts as read, and the rest comes again. A place
+//! at which records keep being altered takes the VC down.
 
 use netmod_core::{Core, Event, Events, IoVec, VcError, VcErrorKind, VcId, VcLife};
 
@@ -13,11 +13,11 @@ use crate::link::{Failure, LinkEvent};
 use crate::record::{self, Corrupt, Opener, RECORD_MAX};
 use crate::sys::{self, MAX_IOV};
 
-/// So often a record at one place may be altered before the VC is given up.
+/// Times that a record at one position may be altered before the VC is given up.
 const ALTERED_MAX: u32 = 3;
 
 impl TcpNetmod {
-    /// A connection is adopted: its bytes are checked from now on.
+    /// Has the bytes of an adopted connection checked from now on.
     pub(crate) fn seal(&mut self, vc: VcId, id: ConnId) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
@@ -31,7 +31,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The last words on a connection, in the form in which it carries its bytes.
+    /// Returns last words in the form in which a connection carries its bytes.
     pub(crate) fn last_words(&self, id: ConnId, words: &[u8]) -> Vec<u8> {
         let Some(c) = self.sockets.conns.get(id).filter(|c| c.handshake.sealed) else {
             return words.to_vec();
@@ -40,7 +40,8 @@ impl TcpNetmod {
             c.vc.and_then(|vc| self.sessions.vcs.get(vc))
                 .and_then(|v| v.tx.queue.as_ref())
                 .map_or(0, |q| q.sent());
-        // A connection that was only promised goes on, if at all, where its peer has said that it stopped.
+        // A connection that was only promised goes on, if at all, where its peer has said that it
+        // stopped.
         let pos = if c.rx.opener.is_some() { sent } else { c.handshake.peer_position };
         let mut out = record::head(pos, words.len() as u32, crc32c::crc32c(words)).to_vec();
         out.extend_from_slice(words);
@@ -71,12 +72,14 @@ impl TcpNetmod {
             let (n, _) = q.gather(core, &mut iov);
             let (n, bytes) = sys::first(&mut iov[..n], RECORD_MAX);
             if bytes == 0 {
-                // Nothing but empty or cancelled messages, or the window is closed until an acknowledgement comes.
+                // Nothing but empty or cancelled messages, or the window is closed until an
+                // acknowledgement comes.
                 let before = q.len();
                 q.written(core, vc, 0);
                 if q.len() == before { return } else { continue }
             }
-            // The copy is what the checksum is of: its owners may take messages back that have not begun.
+            // The copy is what the checksum is of: its owners may take messages back that have not
+            // begun.
             let mut payload = Vec::with_capacity(bytes);
             sys::copy_iov(&iov[..n], &mut payload);
             c.out.extend_from_slice(&record::head(q.sent(), bytes as u32, crc32c::crc32c(&payload)));
@@ -113,7 +116,8 @@ impl TcpNetmod {
         true
     }
 
-    /// Bytes that came with the last of the handshake. False if there is no room for them.
+    /// Checks bytes that came with the last of the handshake. Returns false if there is no room for
+    /// them.
     pub(crate) fn sealed_leftover(
         &mut self,
         core: &mut Core,
@@ -166,7 +170,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A record was altered on the way.
+    /// Ends a connection on which a record was altered.
     fn altered(&mut self, core: &mut Core, id: ConnId, vc: VcId, corrupt: Corrupt) {
         self.stats.altered += 1;
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };

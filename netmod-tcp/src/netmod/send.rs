@@ -10,13 +10,13 @@ use crate::sys::{self, MAX_IOV};
 use crate::txq::{COPY_MAX, Data, LOG_MAX};
 use crate::vc::finalized;
 
-/// So many small messages between two polls are a burst.
+/// Small messages between two polls that are a burst.
 const BURST: u16 = 8;
-/// After so many bursts in a row the next message is taken for the first of another one.
+/// Bursts in a row after which the next message is taken for the first of another one.
 const BURSTS: u8 = 4;
 
 impl TcpNetmod {
-    /// Whether the VC takes messages.
+    /// Returns an error if the VC takes no messages.
     #[inline]
     pub(crate) fn check_sendable(&mut self, core: &Core, vc: VcId) -> Result<(), VcError> {
         match self.sessions.vcs.get(vc) {
@@ -51,8 +51,8 @@ impl TcpNetmod {
             return Ok(Some(0));
         };
         core.count_send(vc, data.len());
-        // A small message that is not the first since the last progress waits for company. So does the
-        // first if it is sure to get some.
+        // A small message that is not the first since the last progress waits for company. So does
+        // the first if it is sure to get some.
         let small = data.len() <= COPY_MAX;
         if small {
             if v.tx.sent_in == epoch {
@@ -150,7 +150,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Queues a small message by copying it. `None` if it is not small enough, or there is too much already.
+    /// Queues a small message by copying it. `None` if it is not small enough, or there is too much
+    /// already.
     #[inline]
     pub(crate) fn stage(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: &[u8]) -> Option<ReqId> {
         let v = self.sessions.vcs.get_mut(vc)?;
@@ -172,7 +173,7 @@ impl TcpNetmod {
         Some(req)
     }
 
-    /// After a message was queued that could have gone at once: writes it if it is alone or large.
+    /// Writes a message, just queued, that is alone or large.
     pub(crate) fn flush_lone(&mut self, core: &mut Core, vc: VcId) {
         let epoch = self.clock.epoch;
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
@@ -193,7 +194,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Asks the kernel again, for blocked VCs: epoll tells of room only in a poll, and none may come.
+    /// Asks the kernel again, for blocked VCs: epoll tells of room only in a poll, and none may
+    /// come.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush_stuck(&mut self, core: &mut Core) {
@@ -242,7 +244,8 @@ impl TcpNetmod {
             let mut iov = [netmod_core::IoVec::EMPTY; MAX_IOV];
             let (n, bytes) = q.gather(core, &mut iov);
             if bytes == 0 {
-                // Nothing but empty or cancelled messages, or the window is closed until an acknowledgement comes.
+                // Nothing but empty or cancelled messages, or the window is closed until an
+                // acknowledgement comes.
                 let before = q.len();
                 q.written(core, vc, 0);
                 if q.len() == before { break } else { continue }
@@ -268,7 +271,7 @@ impl TcpNetmod {
         self.flushed(core, vc);
     }
 
-    /// Everything that could go has gone.
+    /// Takes note that everything which could go has gone.
     fn flushed(&mut self, core: &mut Core, vc: VcId) {
         let Some(v) = self.sessions.vcs.get(vc) else { return };
         if v.tx.queue.as_ref().is_some_and(|q| q.is_lent()) {
@@ -280,7 +283,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The kernel has taken what it could: epoll says when it takes more.
+    /// Waits for epoll to report room: the kernel has taken what it could.
     #[inline(never)]
     pub(crate) fn block(&mut self, vc: VcId) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
@@ -291,7 +294,7 @@ impl TcpNetmod {
         self.sessions.press(vc);
     }
 
-    /// The connection of a VC takes bytes again.
+    /// Goes on with the connection of a VC that takes bytes again.
     pub(crate) fn unblocked(&mut self, core: &mut Core, id: conn::ConnId, vc: VcId) {
         if let Some(v) = self.sessions.vcs.get_mut(vc) {
             v.tx.blocked = false;
@@ -300,7 +303,7 @@ impl TcpNetmod {
         self.flush_vc(core, vc);
     }
 
-    /// A write has failed: the connection is gone.
+    /// Ends a connection on which a write has failed.
     #[cold]
     fn connection_broken(&mut self, core: &mut Core, vc: VcId, e: &std::io::Error) {
         let Some(c) = self.sessions.vcs.get(vc).and_then(|v| v.link.conn()) else { return };

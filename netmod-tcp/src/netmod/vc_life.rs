@@ -1,4 +1,5 @@
-//! The life of VCs: made, given a card, terminated, destroyed; and how peers of other groups are met.
+//! The life of VCs: made, given a card, terminated, destroyed; and how peers of other groups are
+//! met.
 
 use netmod_connection::JobKey;
 use netmod_core::{
@@ -29,8 +30,8 @@ impl VcLife for TcpNetmod {
             ));
         }
         if let Some(card) = card {
-            let ways = self.ways_of(peer, card)?;
-            self.sessions.fresh.put(vc, ways);
+            let routes = self.routes_of(peer, card)?;
+            self.sessions.fresh.put(vc, routes);
         }
         self.sessions.peers.insert(peer, vc);
         while let Some(conn) = self.sessions.claim(&peer) {
@@ -40,7 +41,7 @@ impl VcLife for TcpNetmod {
     }
 
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
-        let taken = card.and_then(|c| self.take_ways(core, vc, c));
+        let taken = card.and_then(|c| self.take_routes(core, vc, c));
         if let Some(v) = self.sessions.vcs.get_mut(vc) {
             v.routes.asked_card = false;
         }
@@ -100,7 +101,8 @@ impl VcLife for TcpNetmod {
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let (now, cfg) = (self.clock.now, self.link_cfg);
         let Ok(v) = self.first_use(core, vc) else { return };
-        // What the link wants done is moot: its connection is closed here, and the VC fails for our reason.
+        // The link's actions are moot: its connection is closed here, and the VC fails for our
+        // reason.
         let conns = [v.link.conn(), v.link.moving()];
         let _ = v.link.on(LinkEvent::Abort, now, &cfg);
         for c in conns.into_iter().flatten() {
@@ -115,7 +117,7 @@ impl VcLife for TcpNetmod {
 
     fn vc_revive(&mut self, core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         if let Some(card) = card {
-            self.take_ways(core, vc, card)?;
+            self.take_routes(core, vc, card)?;
         }
         self.link_event(core, vc, LinkEvent::Revive);
         if let Some(v) = self.sessions.vcs.get_mut(vc)
@@ -184,7 +186,7 @@ impl netmod_core::Checkpoint for TcpNetmod {
 }
 
 impl TcpNetmod {
-    /// The part of a VC, made now if it has not been used.
+    /// Returns the netmod's part of a VC, made now if the VC has not been used.
     ///
     /// # Errors
     /// If the VC is not in the charge of this netmod, or the netmod is at its end.
@@ -195,18 +197,19 @@ impl TcpNetmod {
             if self.life.ending != Ending::No {
                 return Err(finalized(peer));
             }
-            // Any seed will do that differs from link to link.
+            // The seed only has to differ from link to link.
             let seed = self.id.me().rank.wrapping_mul(0x9e37_79b9)
                 ^ peer.rank.wrapping_mul(0x85eb_ca6b)
                 ^ std::process::id();
             let mut link = Link::new(&self.id.name_towards(&peer.group), &peer, seed);
             if self.life.is_checkpointed() {
-                // As all others have been told when it began. One without a connection has nothing to do for it.
+                // All other links were told when the checkpoint began. One without a connection has
+                // nothing to do for it.
                 let none = link.on(LinkEvent::Sleep, self.clock.now, &self.link_cfg);
                 debug_assert!(none.is_empty());
             }
-            let ways = self.sessions.fresh.take(vc);
-            self.sessions.vcs.set(vc, Box::new(TcpVc::new(peer, link, ways)));
+            let routes = self.sessions.fresh.take(vc);
+            self.sessions.vcs.set(vc, Box::new(TcpVc::new(peer, link, routes)));
         }
         self.sessions.vcs.get_mut(vc).map(|v| &mut **v).ok_or_else(no_such_vc)
     }

@@ -1,8 +1,10 @@
-//! Asking after processes to which there is no connection: a receive waits for what they have not sent yet.
+//! Asking after processes to which there is no connection: a receive waits for what they have not
+//! sent yet.
 //!
-//! The kernel of the peer's host answers a connect for a process that computes, or is stopped, and refuses one for a process that
-//! has ended. So a probe is a connect that is closed at once: nothing is said on it, and the peer's program need not look. An
-//! answer ends the probe. Refusals are a verdict when there has been nothing else for the detection time, since a process that is
+//! The kernel of the peer's host answers a connect for a process that computes, or is stopped, and
+//! refuses one for a process that has ended. So a probe is a connect that is closed at once:
+//! nothing is said on it, and the peer's program need not look. An answer ends the probe. Refusals
+//! are a verdict when there has been nothing else for the detection time, since a process that is
 //! checkpointed does not listen for a while; silence, when a dial would be given up for it too.
 
 use core::time::Duration;
@@ -18,7 +20,7 @@ use crate::vc::TcpVc;
 
 /// Most processes that are asked after at once; each takes a descriptor.
 const MOST: usize = 64;
-/// How soon a connect under way is looked at; the pause doubles up to the greatest.
+/// First pause between two looks at a connect under way; it doubles up to the greatest.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// Pause after an attempt that was no answer, and refusals in a row that are needed.
@@ -33,9 +35,9 @@ struct Probe {
     vc: VcId,
     /// A connect under way.
     socket: Option<Socket>,
-    /// Attempts so far: each goes by the next way to the peer.
+    /// Attempts so far: each goes by the next route to the peer.
     attempts: usize,
-    /// When it began; when somebody last asked for it.
+    /// Time at which the probe began.
     since: Time,
     asked: Time,
     look: Time,
@@ -49,7 +51,7 @@ struct Probe {
 #[derive(Debug, Default)]
 pub(crate) struct Watching(Vec<Probe>);
 
-/// What has become of an attempt.
+/// The result of an attempt.
 enum Answer {
     /// Nothing yet.
     Awaited,
@@ -57,7 +59,7 @@ enum Answer {
     Alive,
     /// Nobody listens at an address of the host.
     Refused,
-    /// There is no way, or the host does not answer.
+    /// There is no route, or the host does not answer.
     None,
     /// This side cannot ask.
     Unable,
@@ -81,13 +83,15 @@ fn look(socket: &Socket) -> Answer {
     }
 }
 
-/// Returns true if neither a connection nor a dial, which have deadlines of their own, tells of the peer's end.
+/// Returns true if neither a connection nor a dial, which have deadlines of their own, tells of the
+/// peer's end.
 fn is_unwatched(v: &TcpVc) -> bool {
     v.link.phase() == Phase::Idle && v.is_drained()
 }
 
 impl TcpNetmod {
-    /// Asks after the process of a VC, unless its connection tells of its end. False if too many are asked after.
+    /// Asks after the process of a VC, unless its connection tells of its end. False if too many
+    /// are asked after.
     pub(crate) fn ask_after(&mut self, core: &Core, vc: VcId, now: Time) -> bool {
         if self.cfg.detect.is_zero() || !self.life.is_running() {
             return true;
@@ -97,7 +101,7 @@ impl TcpNetmod {
         if !is_unwatched(v) {
             return true;
         }
-        if v.routes.ways.is_none() {
+        if v.routes.all.is_none() {
             if !v.routes.asked_card {
                 v.routes.asked_card = true;
                 self.events.push_back(Event::NeedCard { vc });
@@ -144,20 +148,20 @@ impl TcpNetmod {
         }
     }
 
-    /// A step of a probe. False if it has ended.
+    /// Takes a step of a probe. Returns false if it has ended.
     fn go_on(&mut self, core: &mut Core, p: &mut Probe, now: Time) -> bool {
         let Some(v) = self.sessions.vcs.get(p.vc).filter(|v| is_unwatched(v)) else { return false };
         if self.life.ending != Ending::No {
             return false;
         }
-        let ways = v.routes.ways.as_ref().map_or(1, |w| w.paired.list.len().max(1));
+        let routes = v.routes.all.as_ref().map_or(1, |w| w.paired.list.len().max(1));
         let answer = match &p.socket {
             Some(socket) => look(socket),
             None => {
-                let Some((way, port)) = v.routes.way_by(p.attempts) else { return false };
+                let Some((route, port)) = v.routes.route_by(p.attempts) else { return false };
                 p.attempts += 1;
                 p.pause = LOOK;
-                match connect(&self.cfg, &way, port, false) {
+                match connect(&self.cfg, &route, port, false) {
                     // Within a host the answer is there at once.
                     Ok(socket) => look(p.socket.insert(socket)),
                     Err(e) => judge(&e),
@@ -185,7 +189,7 @@ impl TcpNetmod {
         let refused = now.since(p.refused_since);
         let (silent, limit) = (now.since(p.since), self.cfg.connect_timeout.max(self.cfg.detect));
         let (peer, address) = (v.peer, v.routes.address());
-        let text = if p.refused >= REFUSALS.max(ways as u32) && refused >= self.cfg.detect {
+        let text = if p.refused >= REFUSALS.max(routes as u32) && refused >= self.cfg.detect {
             format!("the process that listened at {address} has ended, as its host says; has it failed?")
         } else if silent >= limit && now.since(p.asked) > FORGET {
             return false;

@@ -1,4 +1,4 @@
-//! Pairs as terms of the hello, and the frames that carry them.
+//! Pairs as terms of the handshake, and the frames that carry them.
 
 use netmod_connection::{
     Directory, HEADER_LEN, Initiator, InitiatorParams, InitiatorStep, JobKey, Purpose, RejectReason,
@@ -36,7 +36,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What TCP's frames are, to the byte: other releases of it speak so.
+/// The bytes of TCP's frames: other releases of it speak so.
 #[test]
 fn the_bytes_are_these() {
     let params = InitiatorParams {
@@ -130,7 +130,7 @@ fn other_terms_than_pairs_are_refused() {
     }
 }
 
-/// What is not proved says nothing of interfaces; what is proved says pairs or is refused.
+/// An unproved frame says nothing of interfaces; a proved one says pairs or is refused.
 #[test]
 fn answers_say_pairs_as_far_as_they_are_proved() {
     let pairs = Pairs::new(7, [(3, 5)]);

@@ -1,8 +1,9 @@
-//! How puts are shared out among rails: a pure object, without sockets.
+//! The sharing of puts among rails: a pure object, without sockets.
 //!
-//! A put is cut into chunks while it goes. A rail takes the next one when it has room: its window bounds what it has
-//! sent and what is not acknowledged, so that its share follows its speed. Chunks become smaller
-//! towards the end of a put, so that its rails end at about the same time. A rail that is lost gives its chunks back.
+//! A put is cut into chunks while it goes. A rail takes the next one when it has room: its window
+//! bounds what it has sent and what is not acknowledged, so that its share follows its speed.
+//! Chunks become smaller towards the end of a put, so that its rails end at about the same time. A
+//! rail that is lost gives its chunks back.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,7 @@ struct Put {
     local: RegionId,
     mem: IoVec,
     region: u64,
-    /// Where its first byte belongs in the region.
+    /// Offset of its first byte in the region.
     at: u64,
     /// Bytes that were cut into chunks, and bytes that are in their place.
     cut: usize,
@@ -43,7 +44,7 @@ struct Part {
     len: usize,
 }
 
-/// What a rail is to send next.
+/// The next piece of a put that a rail is to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk {
     /// Its number on the rail.
@@ -55,7 +56,7 @@ pub(crate) struct Chunk {
     pub(crate) mem: IoVec,
 }
 
-/// What one rail has under way.
+/// The chunks under way on one rail.
 #[derive(Clone, Debug)]
 struct Flow {
     up: bool,
@@ -69,7 +70,7 @@ struct Flow {
     next: u32,
 }
 
-/// How a put has ended.
+/// The end of a put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ended {
     pub(crate) op: u64,
@@ -81,55 +82,55 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
     puts: VecDeque<Put>,
-    /// What lost rails have given back; the next one last.
+    /// Chunks that lost rails have given back; the next one last.
     again: Vec<Part>,
     flows: Vec<Flow>,
     last: u64,
 }
 
 impl Share {
-    /// A further rail, without a connection.
+    /// Adds a rail, without a connection.
     pub(crate) fn add_rail(&mut self) {
         let parts = VecDeque::new();
         self.flows.push(Flow { up: false, parts, bytes: 0, window: WINDOW, sending: false, next: 0 });
     }
 
-    /// A rail is no more. Those behind it move up.
+    /// Removes a rail. Those behind it move up.
     pub(crate) fn remove_rail(&mut self, rail: usize) {
         self.down(rail);
         self.flows.remove(rail);
     }
 
-    /// A put begins. One of no bytes is none.
+    /// Begins a put. One of no bytes is none.
     pub(crate) fn put(&mut self, op: u64, local: RegionId, mem: IoVec, region: u64, at: u64) {
         debug_assert!(mem.len > 0);
         self.last += 1;
         self.puts.push_back(Put { number: self.last, op, local, mem, region, at, cut: 0, acked: 0 });
     }
 
-    /// Whether no put is under way.
+    /// Returns true if no put is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.puts.is_empty()
     }
 
-    /// Whether there is something that no rail has taken.
+    /// Returns true if there is a piece that no rail has taken.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.again.is_empty() || self.puts.back().is_some_and(|p| p.cut < p.mem.len)
     }
 
-    /// Rails that are up.
+    /// Returns the number of rails that are up.
     pub(crate) fn rails_up(&self) -> usize {
         self.flows.iter().filter(|f| f.up).count()
     }
 
-    /// A rail is connected.
+    /// Takes note that a rail is connected.
     pub(crate) fn up(&mut self, rail: usize) {
         let f = &mut self.flows[rail];
         debug_assert!(f.parts.is_empty());
         (f.up, f.next, f.window) = (true, 0, WINDOW);
     }
 
-    /// A rail is lost: what it had under way waits for the others. How many chunks that are.
+    /// Takes note that a rail is lost. Returns the number of its chunks, which wait for the others.
     pub(crate) fn down(&mut self, rail: usize) -> usize {
         let f = &mut self.flows[rail];
         (f.up, f.bytes, f.sending) = (false, 0, false);
@@ -142,7 +143,7 @@ impl Share {
         self.again.len() - before
     }
 
-    /// Whether [`Share::next`] has something for a rail.
+    /// Returns true if [`Share::next`] has something for a rail.
     pub(crate) fn would_take(&self, rail: usize) -> bool {
         let Some(f) = self.flows.get(rail).filter(|f| f.up && !f.sending) else { return false };
         let room = f.window.saturating_sub(f.bytes);
@@ -150,8 +151,8 @@ impl Share {
         self.is_waiting() && (f.bytes == 0 || room >= SMALLEST) && self.again.last().is_none_or(fits)
     }
 
-    /// The next chunk of a rail; `None` if it has no room, or there is nothing. It is being sent until
-    /// [`Share::sent`].
+    /// Returns the next chunk of a rail; `None` if it has no room, or there is nothing. The chunk
+    /// is being sent until [`Share::sent`].
     pub(crate) fn next(&mut self, rail: usize) -> Option<Chunk> {
         if !self.would_take(rail) {
             return None;
@@ -181,13 +182,13 @@ impl Share {
         Some(chunk)
     }
 
-    /// The chunk that a rail was sending has been sent to its end.
+    /// Takes note that a rail's chunk has been sent to its end.
     pub(crate) fn sent(&mut self, rail: usize) {
         self.flows[rail].sending = false;
     }
 
-    /// An acknowledgement has come by a rail: the put that has ended with it, and the rails that are in the middle of a
-    /// chunk of a put that is no more.
+    /// Takes an acknowledgement of a rail. Returns the put that has ended with it, and the rails,
+    /// one a bit, that are in the middle of a chunk of a put that is no more.
     ///
     /// # Errors
     /// If that chunk was not sent, or not this one is the next to be acknowledged.
@@ -218,7 +219,8 @@ impl Share {
         Ok((Some(Ended { op, ok: true }), 0))
     }
 
-    /// Forgets a put. The rails, one a bit, that are in the middle of a chunk of it, and cannot go on.
+    /// Forgets a put. The rails, one a bit, that are in the middle of a chunk of it, and cannot go
+    /// on.
     fn drop_put(&mut self, i: usize) -> u64 {
         let Some(p) = self.puts.remove(i) else { return 0 };
         self.again.retain(|part| part.put != p.number);
@@ -226,8 +228,8 @@ impl Share {
         self.flows.iter().enumerate().filter(|(_, f)| stuck(f)).fold(0, |set, (i, _)| set | 1 << i)
     }
 
-    /// The memory of a registration is used no more: the operation of a put that used it, and the rails, one a bit, that
-    /// are in the middle of a chunk of it. Called until it finds nothing.
+    /// Ends a put that uses the memory of a registration. Returns its operation, and the rails, one
+    /// a bit, that are in the middle of a chunk of it. Called until it finds nothing.
     pub(crate) fn forget_local(&mut self, region: RegionId) -> Option<(u64, u64)> {
         let i = self.puts.iter().position(|p| p.local == region)?;
         let op = self.puts[i].op;
@@ -241,8 +243,9 @@ impl Share {
         Some(op)
     }
 
-    /// After an acknowledgement: `unsent` bytes of a rail are in this host, not on their way. A rail that has
-    /// nothing to send although something waits had too little; one with much of its window unsent has too much.
+    /// Adapts a rail's window after an acknowledgement; `unsent` bytes of the rail are still in
+    /// this host. A rail that has nothing to send although something waits had too little; one with
+    /// much of its window unsent has too much.
     pub(crate) fn adapt(&mut self, rail: usize, unsent: usize) {
         let waiting = self.is_waiting();
         let f = &mut self.flows[rail];
@@ -253,12 +256,12 @@ impl Share {
         }
     }
 
-    /// Bytes of a rail that are not acknowledged, and of its window.
+    /// Returns the bytes of a rail that are not acknowledged, and those of its window.
     pub(crate) fn load(&self, rail: usize) -> (usize, usize) {
         (self.flows[rail].bytes, self.flows[rail].window)
     }
 
-    /// Bytes of all puts under way that are not in their place.
+    /// Returns the bytes of all puts under way that are not in their place.
     pub(crate) fn left(&self) -> usize {
         self.puts.iter().map(|p| p.mem.len - p.acked).sum()
     }

@@ -1,4 +1,5 @@
-//! The sharing of puts among rails: every byte goes once over rails that live, in whatever order things happen.
+//! The sharing of puts among rails: every byte goes once over rails that live, in whatever order
+//! things happen.
 
 use netmod_core::IoVec;
 use netmod_core::rma::RegionId;
@@ -174,8 +175,8 @@ fn a_put_whose_region_is_gone_ends_once_and_stops_rails_in_the_middle_of_it() {
     assert!(share.is_idle() && !share.is_waiting());
 }
 
-/// Rails come and go, puts are given up, and windows change, in random order: each put ends once, and with each of its
-/// bytes acknowledged at least once.
+/// Rails come and go, puts are given up, and windows change, in random order: each put ends once,
+/// and with each of its bytes acknowledged at least once.
 #[test]
 fn nothing_is_lost_whatever_happens_to_rails() {
     for seed in 1..=100 {
@@ -184,7 +185,8 @@ fn nothing_is_lost_whatever_happens_to_rails() {
         let mut share = with_rails(rails);
         let mut sent: Vec<std::collections::VecDeque<Chunk>> = vec![Default::default(); rails];
         let mut up = vec![true; rails];
-        // Of each put: its region, its length, and which of its bytes are there, in units of the least length.
+        // Of each put: its region, its length, and which of its bytes are there, in units of the
+        // least length.
         let mut puts: Vec<(u64, usize, Vec<bool>)> = Vec::new();
         let mut ended = 0;
         let mut given_up = 0;

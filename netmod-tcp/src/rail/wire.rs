@@ -1,4 +1,5 @@
-//! What is said on a rail behind its hello: chunks of data one way, their acknowledgements the other way.
+//! The bytes on a rail behind its handshake: chunks of data one way, their acknowledgements the
+//! other way.
 //!
 //! All integers are little-endian. A chunk is a header of 40 bytes and its data:
 //!
@@ -15,8 +16,9 @@
 //! | 32 | 4 | CRC32C of the 32 bytes before |
 //! | 36 | 4 | zero |
 //!
-//! An acknowledgement has 16 bytes: type 2, 1 if the data is in its place or 0 if there is no such region, two zeroes, number and
-//! length of the chunk (4 each), and the CRC32C of the 12 bytes before. Chunks are acknowledged one by one, in order.
+//! An acknowledgement has 16 bytes: type 2, 1 if the data is in its place or 0 if there is no such
+//! region, two zeroes, number and length of the chunk (4 each), and the CRC32C of the 12 bytes
+//! before. Chunks are acknowledged one by one, in order.
 
 /// Bytes before a chunk's data.
 pub(crate) const HEADER: usize = 40;
@@ -35,7 +37,7 @@ pub(crate) struct ChunkHeader {
     pub(crate) number: u32,
     /// The region at the receiver.
     pub(crate) region: u64,
-    /// Where its data belongs in the region.
+    /// Offset of its data in the region.
     pub(crate) at: u64,
     /// Bytes of data.
     pub(crate) len: u32,
@@ -44,7 +46,7 @@ pub(crate) struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// The form on the wire.
+    /// Returns the form on the wire.
     pub(crate) fn emit(&self) -> [u8; HEADER] {
         let mut out = [0; HEADER];
         out[0] = CHUNK;
@@ -59,7 +61,7 @@ impl ChunkHeader {
         out
     }
 
-    /// From the wire.
+    /// Parses the form on the wire.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -84,19 +86,19 @@ impl ChunkHeader {
     }
 }
 
-/// What the receiver of a chunk says of it.
+/// The acknowledgement of a chunk by its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ack {
     /// Number of the chunk.
     pub(crate) number: u32,
     /// Bytes of its data.
     pub(crate) len: u32,
-    /// Whether the data is in its place; if not, there is no such region.
+    /// The data is in its place; if not, there is no such region.
     pub(crate) taken: bool,
 }
 
 impl Ack {
-    /// The form on the wire.
+    /// Returns the form on the wire.
     pub(crate) fn emit(&self) -> [u8; ACK] {
         let mut out = [0; ACK];
         out[0] = TAKEN;
@@ -108,7 +110,7 @@ impl Ack {
         out
     }
 
-    /// From the wire.
+    /// Parses the form on the wire.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,33 +1,34 @@
 //! The connections that were active last: read directly, without asking epoll.
 //!
-//! A connection that keeps bringing something is taken out of epoll altogether: as long as it is in, the
-//! kernel runs epoll's callback for every segment that arrives, within the sender's system call. It is
-//! put back when it cools down, or when the process is about to block.
+//! A connection that keeps bringing something is taken out of epoll altogether: as long as it is
+//! in, the kernel runs epoll's callback for every segment that arrives, within the sender's system
+//! call. It is put back when it is demoted, or when the process is about to block.
 
 use crate::conn::ConnId;
 
 /// Connections that are read without asking epoll.
 pub(crate) const ACTIVE: usize = 4;
-/// Polls in vain after which no connection is hot any more; reads in vain after which one is not.
+/// Empty polls after which the active set is emptied; empty reads after which a connection leaves
+/// it.
 const COOL_AFTER: u32 = 4096;
-/// Polls between two calls of epoll, in a poll that has found nothing: then nobody waits for what was
-/// found.
+/// Polls between two calls of epoll, in a poll that has found nothing: then nobody waits for what
+/// was found.
 const EPOLL_EVERY: u32 = 64;
-/// The same when all connections are hot, so that epoll could only tell of new ones; and when every
-/// poll finds something.
+/// The same when all connections are active, so that epoll could only tell of new ones; and when
+/// every poll finds something.
 const EPOLL_SELDOM: u32 = 256;
-/// Polls in vain after which epoll is asked more often, and how often then.
+/// Empty polls after which epoll is asked more often, and how often then.
 const IMPATIENT_AFTER: u32 = 16;
 const IMPATIENT_EVERY: u32 = 4;
-/// Reads with success after which a connection is taken out of epoll.
+/// Successful reads after which a connection is taken out of epoll.
 const SOLO_AFTER: u32 = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     id: ConnId,
-    /// Reads with success since it became active.
+    /// Successful reads since it became active.
     hits: u32,
-    /// Reads in vain since the last one with success.
+    /// Empty reads since the last successful one.
     misses: u32,
 }
 
@@ -36,7 +37,7 @@ struct Entry {
 pub(crate) struct ActiveSet {
     /// Most recent first, without gaps.
     list: [Option<Entry>; ACTIVE],
-    /// Polls since one of them brought something.
+    /// Empty polls since a connection brought something.
     idle: u32,
     /// Polls since epoll was asked.
     since_epoll: u32,
@@ -51,13 +52,14 @@ impl Default for ActiveSet {
 }
 
 impl ActiveSet {
-    /// The connection at a place of the list.
+    /// Returns the connection at an index of the list.
     #[inline]
     pub(crate) fn at(&self, i: usize) -> Option<ConnId> {
         self.list[i].map(|e| e.id)
     }
 
-    /// The connection at a place has brought something. True if it should leave epoll now.
+    /// Takes note that a connection has brought something. Returns true if it should leave epoll
+    /// now.
     #[inline]
     pub(crate) fn hit(&mut self, i: usize) -> bool {
         match &mut self.list[i] {
@@ -71,8 +73,8 @@ impl ActiveSet {
         }
     }
 
-    /// The connection at a place has brought nothing. True if that has been so for long: it should leave the list, as
-    /// each read in vain delays what another one brings.
+    /// Takes note that a connection has brought nothing. Returns true if that has been so for long:
+    /// it should leave the list, as each empty read delays what another one brings.
     #[inline]
     pub(crate) fn miss(&mut self, i: usize) -> bool {
         match &mut self.list[i] {
@@ -109,7 +111,7 @@ impl ActiveSet {
         std::mem::take(&mut self.list).into_iter().flatten().map(|e| e.id)
     }
 
-    /// The connection at a place of the list is back in epoll, where it stays for a while.
+    /// Returns a connection that goes back into epoll, where it stays for a while.
     pub(super) fn settle(&mut self, i: usize) -> Option<ConnId> {
         let e = self.list[i].as_mut()?;
         e.hits = 0;
@@ -120,7 +122,7 @@ impl ActiveSet {
         self.list.iter().flatten().count()
     }
 
-    /// A poll of the hot connections is over: whether epoll is to be asked now.
+    /// Ends a poll of the active connections. Returns true if epoll is to be asked now.
     #[inline]
     pub(crate) fn wants_epoll(&mut self, found: bool, connections: usize) -> bool {
         self.since_epoll += 1;
@@ -138,12 +140,12 @@ impl ActiveSet {
         self.since_epoll >= every.min(self.most)
     }
 
-    /// Epoll is to be asked in each poll, or as seldom as it is best for the hot connections.
+    /// Has epoll asked in each poll, or as seldom as is best for the active connections.
     pub(crate) fn keep_asking(&mut self, always: bool) {
         self.most = if always { 1 } else { 2 * EPOLL_SELDOM };
     }
 
-    /// Epoll is being asked. Whether the list has been of no use for long.
+    /// Takes note that epoll is being asked. Returns true if the list has been of no use for long.
     #[inline]
     pub(crate) fn asked(&mut self) -> bool {
         self.since_epoll = 0;
@@ -188,7 +190,7 @@ mod tests {
         assert!(!active.hit(1));
     }
 
-    /// Each read in vain would delay what the busy one brings.
+    /// Each empty read would delay what the busy one brings.
     #[test]
     fn one_that_brings_nothing_beside_a_busy_one_leaves() {
         let mut active = ActiveSet::default();

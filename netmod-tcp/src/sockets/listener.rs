@@ -1,4 +1,5 @@
-//! The listener: where a process listens, taking connections, and pausing when no descriptor is left.
+//! The listener: where a process listens, taking connections, and pausing when no descriptor is
+//! left.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -80,8 +81,9 @@ fn listen_on(ip: IpAddr, cfg: &TcpConfig, preferred: u16) -> Result<Socket, Devi
         if port == 0 {
             socket.bind(&SockAddr::from(at))?;
         }
-        // Connections that are closed keep the port for a minute; with this they do not keep it from its listener.
-        // When the system chooses the port it must not choose one that another socket would share.
+        // Connections that are closed keep the port for a minute; with this they do not keep it
+        // from its listener. When the system chooses the port it must not choose one that another
+        // socket would share.
         socket.set_reuse_address(true)?;
         if port != 0 {
             socket.bind(&SockAddr::from(at))?;
@@ -167,7 +169,7 @@ impl Sockets {
         None
     }
 
-    /// Without a descriptor the listener would stay readable and be asked for nothing.
+    /// Pauses accepting: without a descriptor the listener would stay readable to no use.
     #[cold]
     fn pause_accepting(&mut self, e: &std::io::Error, clock: &mut Clock, stats: &mut TcpStats) {
         if stats.no_descriptor == 0 {

@@ -1,4 +1,5 @@
-//! The sockets of a netmod: epoll, the listener, all connections, and the set that is read directly.
+//! The sockets of a netmod: epoll, the listener, all connections, and the set that is read
+//! directly.
 //!
 //! Nothing here knows VCs but by their handles, or what the bytes of a connection mean.
 
@@ -25,9 +26,9 @@ pub(crate) use listener::{LISTENER, Listener};
 pub(crate) use options::{connect, prepare};
 use unauthenticated::Unauthenticated;
 
-/// Time in which last words are read by the peer, at most.
+/// Time in which the peer has to read last words.
 const LINGER: Duration = Duration::from_secs(1);
-/// Time in which a host answers by one pair of interfaces, at most, before another one is tried;
+/// Time in which a host has to answer by one pair of interfaces before another one is tried;
 /// twice the time after which systems try again.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -125,7 +126,7 @@ impl Sockets {
         Some(c)
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub(crate) fn all(&self) -> Vec<ConnId> {
         self.conns.iter().map(|(id, _)| id).collect()
     }

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::config::TcpConfig;
 use crate::pulse::LOOKS;
-use crate::route::{Way, is_link_local};
+use crate::route::{Route, is_link_local};
 use crate::sys;
 
 /// Resolution of the kernel's keepalive.
@@ -57,14 +57,14 @@ pub(super) fn buffer_sizes(socket: &Socket, cfg: &TcpConfig) -> io::Result<()> {
 ///
 /// # Errors
 /// Of the system.
-pub(crate) fn connect(cfg: &TcpConfig, way: &Way, port: u16, pinned: bool) -> io::Result<Socket> {
-    let at = way.at(port);
+pub(crate) fn connect(cfg: &TcpConfig, route: &Route, port: u16, pinned: bool) -> io::Result<Socket> {
+    let at = route.at(port);
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     buffer_sizes(&socket, cfg)?;
     prepare(&socket, cfg.detect)?;
     // The port that the system chooses may be that of a process that is being checkpointed.
     socket.set_reuse_address(true)?;
-    if let Some(via) = &way.via {
+    if let Some(via) = &route.via {
         // A source address does not choose the interface; older systems let only root choose it.
         let device = if pinned || is_link_local(via.from) { Some(via.device.as_bytes()) } else { None };
         match socket.bind_device(device) {

@@ -14,9 +14,10 @@ use crate::sys::{self, Interest};
 
 use super::{Sockets, prepare};
 
-/// Part of the process's descriptors that unauthenticated connections take at most: one in so many.
+/// Part of the process's descriptors that unauthenticated connections take at most: one in this
+/// many.
 const UNPROVED_SHARE: usize = 4;
-/// Descriptors that they leave to the program: one in so many, and at most so many.
+/// Descriptors that they leave to the program: one in `RESERVE_SHARE`, and at most `RESERVE`.
 const RESERVE_SHARE: usize = 4;
 const RESERVE: usize = 64;
 
@@ -108,7 +109,7 @@ impl Sockets {
     /// Closes an unauthenticated connection that has used up its time.
     fn end_silent(&mut self, stats: &mut TcpStats, id: ConnId) {
         if self.is_unauthenticated(id) {
-            stats.strangers += 1;
+            stats.unauthenticated += 1;
             stats.silent += 1;
             self.remove(id);
         }

@@ -1,13 +1,13 @@
 //! The send window of a VC: what waits to be sent, and what was sent and not acknowledged.
 //!
-//! A message is a run of staged bytes (its header, and its data if that is small) followed by data that
-//! stays in the sender's memory. Staged runs of neighbouring messages are adjacent in one buffer, so
-//! that any number of small messages is a single piece for the kernel.
+//! A message is a run of staged bytes (its header, and its data if that is small) followed by data
+//! that stays in the sender's memory. Staged runs of neighbouring messages are adjacent in one
+//! buffer, so that any number of small messages is a single piece for the kernel.
 //!
-//! A cursor separates what was sent from what was not. In a session that can be resumed, everything behind
-//! the last acknowledgement is kept, so that the cursor can go back: staged bytes in the stage, other data
-//! where it is. Its request is finished when it is acknowledged, or was copied (`window`). Without a
-//! session, what the kernel has taken counts as acknowledged.
+//! A cursor separates what was sent from what was not. In a session that can be resumed, everything
+//! behind the last acknowledgement is kept, so that the cursor can go back: staged bytes in the
+//! stage, other data where it is. Its request is finished when it is acknowledged, or was copied
+//! (`window`). Without a session, what the kernel has taken counts as acknowledged.
 
 mod window;
 
@@ -21,7 +21,8 @@ use netmod_core::{Core, Header, IoVec, ReqId, Request, Segment, SendBuf, VcError
 /// copy of this size costs less than a further piece in the system call.
 pub(crate) const COPY_MAX: usize = 2048;
 
-/// Data of at most this many bytes is copied when it has been sent, so that its request is over at once.
+/// Data of at most this many bytes is copied when it has been sent, so that its request is over at
+/// once.
 pub(crate) const LOG_MAX: usize = 16 << 10;
 
 /// Staged bytes above which data is no longer copied but left where it is, so that a receiver that
@@ -67,18 +68,18 @@ struct Message {
     rest_len: usize,
     rest: Rest,
     req: Option<ReqId>,
-    /// Whether a byte of it has gone, on whatever connection.
+    /// A byte of it has gone, on whatever connection.
     started: bool,
-    /// Whether it was taken back; its bytes are skipped. Only for messages not started.
+    /// It was taken back; its bytes are skipped. Only for messages not started.
     dead: bool,
-    /// Whether further copied messages may join it.
+    /// Further copied messages may join it.
     batch: bool,
     /// Its place in the order of the queue.
     place: u64,
 }
 
 impl Message {
-    /// Staged bytes that nobody waits for.
+    /// Makes a message of staged bytes that nobody waits for.
     fn run(staged: usize, started: bool) -> Message {
         Message {
             staged,
@@ -92,13 +93,13 @@ impl Message {
         }
     }
 
-    /// Bytes of the stream.
+    /// Returns its bytes in the stream.
     #[inline]
     fn len(&self) -> usize {
         if self.dead { 0 } else { self.staged + self.rest_len }
     }
 
-    /// Whether it is staged bytes that nobody waits for.
+    /// Returns true if it is staged bytes that nobody waits for.
     #[inline]
     fn is_run(&self) -> bool {
         matches!(self.rest, Rest::None) && self.req.is_none() && !self.dead
@@ -123,9 +124,10 @@ pub(crate) struct TxQueue {
     /// Positions in the session's stream: what is acknowledged, what has gone.
     acked: u64,
     sent: u64,
-    /// Behind the last byte of a message that has gone whole: control frames need no acknowledgement.
+    /// Behind the last byte of a message that has gone whole: control frames need no
+    /// acknowledgement.
     needs: u64,
-    /// Whether what has gone is kept until it is acknowledged.
+    /// Sent bytes are kept until they are acknowledged.
     retain: bool,
     /// Bytes that have gone, are not acknowledged, and are in the senders' memory; in copies.
     lent: usize,
@@ -134,47 +136,49 @@ pub(crate) struct TxQueue {
     spare: Vec<Vec<u8>>,
 }
 
-/// Messages that were taken back and are still in the queue: fewer than this, or than those that were not.
+/// Messages that were taken back and are still in the queue: fewer than this, or than those that
+/// were not.
 const DEAD: usize = 32;
 
-/// What a message of the queue is made of.
+/// The data of a message.
 pub(crate) enum Data {
     /// Bytes in one piece.
     Contig(SendBuf),
-    /// What is left of the request's segment.
+    /// The rest of the request's segment.
     Segment,
 }
 
 impl TxQueue {
-    /// Whether nothing waits to be sent.
+    /// Returns true if nothing waits to be sent.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
         self.cursor == self.messages.len()
     }
 
-    /// Whether there is something that could be written now.
+    /// Returns true if something could be written now.
     pub(crate) fn is_sendable(&self) -> bool {
         self.cursor < self.messages.len()
     }
 
-    /// Number of messages that wait.
+    /// Returns the number of messages that wait.
     pub(crate) fn len(&self) -> usize {
         self.messages.len() - self.cursor
     }
 
-    /// Bytes that are staged and still to go.
+    /// Returns the bytes that are staged and still to go.
     #[inline]
     pub(crate) fn staged(&self) -> usize {
         self.stage.len() - self.next
     }
 
-    /// Whether a message with so much data would be copied whole.
+    /// Returns true if a message with that much data would be copied whole.
     #[inline]
     pub(crate) fn copies(&self, data_len: usize) -> bool {
         data_len <= COPY_MAX && self.staged() <= STAGE_BOUND
     }
 
-    /// Adds a message whole, by copying it. Returns its request, which it may share with its neighbours.
+    /// Adds a message whole, by copying it. Returns its request, which it may share with its
+    /// neighbours.
     #[inline]
     pub(crate) fn push_copied(&mut self, core: &mut Core, vc: VcId, hdr: &Header, data: &[u8]) -> ReqId {
         let staged = hdr.len() + data.len();
@@ -215,7 +219,8 @@ impl TxQueue {
         self.append(Message::run(frame.len(), false));
     }
 
-    /// Starts the stage over when all of it is acknowledged, or moves it when that makes room and pays.
+    /// Starts the stage over when all of it is acknowledged, or moves it when that makes room and
+    /// pays.
     #[inline]
     fn make_room(&mut self, more: usize) {
         if self.head == 0 {
@@ -229,7 +234,8 @@ impl TxQueue {
         }
     }
 
-    /// Adds a message, of which the first `gone` bytes have been written already; then nothing waits before it.
+    /// Adds a message, of which the first `gone` bytes have been written already; then nothing
+    /// waits before it.
     pub(crate) fn push(
         &mut self,
         core: &mut Core,
@@ -273,8 +279,8 @@ impl TxQueue {
         }
     }
 
-    /// Describes what is to go next. Returns the number of pieces and of bytes; no bytes may mean that the
-    /// window is closed.
+    /// Describes what is to go next. Returns the number of pieces and of bytes; no bytes may mean
+    /// that the window is closed.
     pub(crate) fn gather(&mut self, core: &mut Core, iov: &mut [IoVec]) -> (usize, usize) {
         let (mut n, mut bytes) = (0, 0);
         let mut room = if self.retain { WINDOW.saturating_sub(self.copied()) } else { usize::MAX };
@@ -345,7 +351,8 @@ impl TxQueue {
         (n, bytes)
     }
 
-    /// `n` bytes of what was gathered have been written: finishes the messages that are through.
+    /// Takes note that `n` gathered bytes have been written, and finishes the messages that are
+    /// through.
     pub(crate) fn written(&mut self, core: &mut Core, vc: VcId, mut n: usize) {
         let mut end = self.sent;
         self.sent += n as u64;
@@ -377,7 +384,7 @@ impl TxQueue {
         }
     }
 
-    /// The last byte of a message has been written, up to a position of the stream.
+    /// Takes note that the last byte of a message has been written, up to a position of the stream.
     fn message_sent(&mut self, core: &mut Core, vc: VcId, i: usize, end: u64) {
         let m = &mut self.messages[i];
         if m.req.is_some() {
@@ -454,8 +461,8 @@ impl TxQueue {
         self.dead = 0;
     }
 
-    /// Whether part of a message has gone and part has not: the stream cannot be continued on another
-    /// connection without a session.
+    /// Returns true if part of a message has gone and part has not: the stream cannot be continued
+    /// on another connection without a session.
     pub(crate) fn is_mid_message(&self) -> bool {
         self.part > 0 || self.messages.get(self.cursor).is_some_and(|m| m.started)
     }
@@ -468,7 +475,7 @@ impl TxQueue {
         *self = TxQueue::default();
     }
 
-    /// Messages and bytes that wait, for people.
+    /// Returns the messages and bytes that wait, as readable text.
     pub(crate) fn describe(&self) -> String {
         let waiting = if self.is_drained() {
             "nothing queued".to_string()

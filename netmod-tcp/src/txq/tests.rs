@@ -1,5 +1,6 @@
-//! Whatever the kernel takes at a time, the peer acknowledges, and breaks: the bytes are those of the messages, in
-//! order and once; no request finishes before its bytes have gone, and none is needed again after that.
+//! Random schedules of a send window: the kernel takes what it likes, the peer acknowledges,
+//! connections break. The bytes that arrive are those of the messages, in order and once. No
+//! request finishes before its bytes have gone, and none is needed again after that.
 
 #![allow(unsafe_code)]
 
@@ -30,7 +31,7 @@ enum Op {
     Ack(u8),
     /// The connection breaks, and the peer has read a part of what was not acknowledged.
     Break(u8),
-    /// So many bytes go past the queue, then a session begins in the middle of the connection.
+    /// Sends bytes past the queue; then a session begins in the middle of the connection.
     Begin(usize),
     Keep,
     Shrink,
@@ -70,11 +71,11 @@ struct World {
     vc: VcId,
     queue: TxQueue,
     retain: bool,
-    /// What must come out, message by message, and the request; `None` once cancelled.
+    /// The expected bytes, message by message, and the request; `None` once cancelled.
     expected: Vec<Option<Vec<u8>>>,
     reqs: Vec<Option<ReqId>>,
     lent: Vec<Lent>,
-    /// What the peer has read, if the connection breaks now: up to all that was sent.
+    /// Position that the peer has read up to, if the connection breaks now.
     out: Vec<u8>,
     /// Most that was ever sent.
     reached: usize,
@@ -129,7 +130,8 @@ impl World {
             let mut left = take;
             for piece in &iov[..n] {
                 let k = piece.len.min(left);
-                // SAFETY: the pieces are of the stage, of copies, or of buffers that this test has leaked.
+                // SAFETY: the pieces are of the stage, of copies, or of buffers that this test has
+                // leaked.
                 self.out.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, k) });
                 left -= k;
             }
@@ -233,7 +235,8 @@ impl World {
         self.reached = self.reached.max(self.out.len());
     }
 
-    /// What has come out is a beginning of what must, and no request is ahead of its bytes.
+    /// The bytes that came out are a beginning of the expected ones, and no request is ahead of its
+    /// bytes.
     fn check(&mut self) {
         let whole: Vec<u8> = self.expected.iter().flatten().flatten().copied().collect();
         assert!(whole.starts_with(&self.out));
@@ -300,7 +303,8 @@ proptest! {
     }
 }
 
-/// Large data is neither copied nor finished before the acknowledgement, unless there is time to copy it.
+/// Large data is neither copied nor finished before the acknowledgement, unless there is time to
+/// copy it.
 #[test]
 fn lent_memory_is_let_go_of_by_acknowledgement_or_copy() {
     for keep in [false, true] {

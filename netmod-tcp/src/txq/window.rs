@@ -1,11 +1,12 @@
-//! What was sent and not acknowledged: acknowledgements, copies, going back.
+//! The sent part of the window: acknowledgements, copies, going back.
 
 use netmod_core::{Core, VcId};
 
 use super::{Message, Rest, TxQueue};
 
-/// Bytes of senders' memory that are copied in a VC to let go of that memory: more than a peer ever owes when it
-/// goes about other things (`session::OWED_BULK`), so that no sender waits for a peer that has received all.
+/// Bytes of senders' memory that are copied in a VC to let go of that memory: more than a peer ever
+/// owes when it goes about other things (`sessions::OWED_BULK`), so that no sender waits for a peer
+/// that has received all.
 pub(crate) const KEEP_BOUND: usize = 768 << 10;
 /// Sizes of buffers for such copies are multiples of this.
 const KEEP_STEP: usize = 64 << 10;
@@ -24,7 +25,8 @@ pub(crate) enum WindowError {
 }
 
 impl TxQueue {
-    /// A session begins: whether it can be resumed. What an earlier one had sent counts as received.
+    /// Begins a session, which can be resumed if `retain` is set. What an earlier one had sent
+    /// counts as received.
     pub(crate) fn begin(&mut self, core: &mut Core, vc: VcId, retain: bool) {
         self.settle(core, vc);
         debug_assert!(self.part == 0, "a message was cut by the end of a session");
@@ -32,8 +34,8 @@ impl TxQueue {
         self.retain = retain;
     }
 
-    /// A session begins in the middle of a connection, on which `unqueued` bytes went past the queue: what was sent
-    /// counts as received, and what is sent from the returned position on is kept.
+    /// Begins a session in the middle of a connection, on which `unqueued` bytes went past the
+    /// queue. What was sent counts as received; what is sent from the returned position on is kept.
     pub(crate) fn begin_to_retain(&mut self, unqueued: u64) -> u64 {
         debug_assert!(!self.retain && self.cursor == 0 && self.part == 0, "what was sent is still queued");
         self.sent += unqueued;
@@ -42,45 +44,45 @@ impl TxQueue {
         self.sent
     }
 
-    /// No acknowledgement will come any more: what was sent counts as received.
+    /// Ends a session: no acknowledgement will come any more, and what was sent counts as received.
     pub(crate) fn settle(&mut self, core: &mut Core, vc: VcId) {
         self.release(core, vc, self.sent);
         self.retain = false;
     }
 
-    /// Whether no message waits to be sent, or to be acknowledged.
+    /// Returns true if no message waits to be sent, or to be acknowledged.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_drained() && self.acked >= self.needs
     }
 
-    /// Position up to which bytes have been sent.
+    /// Returns the position up to which bytes have been sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Bytes that have been sent and not acknowledged.
+    /// Returns the bytes that have been sent and not acknowledged.
     pub(crate) fn unacknowledged(&self) -> u64 {
         self.sent - self.acked
     }
 
-    /// Of them, those that were copied.
+    /// Returns the copied bytes that have been sent and not acknowledged.
     #[inline]
     pub(super) fn copied(&self) -> usize {
         self.next - self.head + self.kept
     }
 
-    /// Whether so many bytes more may be sent before the next acknowledgement.
+    /// Returns true if `more` bytes may be sent before the next acknowledgement.
     #[inline]
     pub(crate) fn is_open(&self, more: usize) -> bool {
         self.copied() + more <= super::WINDOW
     }
 
-    /// Bytes that have gone, are not acknowledged, and are in the senders' memory.
+    /// Returns the bytes that have gone, are not acknowledged, and are in the senders' memory.
     pub(crate) fn lent(&self) -> usize {
         self.lent
     }
 
-    /// Whether senders wait for acknowledgements of what is in their memory.
+    /// Returns true if senders wait for acknowledgements of what is in their memory.
     pub(crate) fn is_lent(&self) -> bool {
         self.lent > 0
     }
@@ -104,7 +106,8 @@ impl TxQueue {
         }
     }
 
-    /// The peer has read everything up to a position. What it had told before changes nothing.
+    /// Takes an acknowledgement of everything up to a position. An earlier position changes
+    /// nothing.
     ///
     /// # Errors
     /// It cannot have read what was not sent.
@@ -170,7 +173,8 @@ impl TxQueue {
             self.stage.clear();
             (self.head, self.next) = (0, 0);
         } else if self.head >= COMPACT_FROM && kept <= self.head / 4 {
-            // Now there is little to be moved; when room is needed it may be much, between two messages.
+            // Now there is little to be moved; when room is needed it may be much, between two
+            // messages.
             self.compact();
         }
     }
@@ -191,8 +195,8 @@ impl TxQueue {
         }
     }
 
-    /// Copies what a message that has gone has in its sender's memory, and finishes its request. False if
-    /// that would be too much.
+    /// Copies what a message that has gone has in its sender's memory, and finishes its request.
+    /// False if that would be too much.
     pub(super) fn keep(&mut self, core: &mut Core, vc: VcId, i: usize) -> bool {
         let m = &mut self.messages[i];
         if self.kept + m.rest_len > KEEP_BOUND {
@@ -222,8 +226,8 @@ impl TxQueue {
         true
     }
 
-    /// Copies what is left in the senders' memory of what has gone, as far as the bound allows. True if
-    /// nothing is left there.
+    /// Copies what is left in the senders' memory of what has gone, as far as the bound allows.
+    /// True if nothing is left there.
     pub(crate) fn keep_all(&mut self, core: &mut Core, vc: VcId) -> bool {
         for i in 0..self.cursor {
             if self.lent == 0 {
@@ -241,7 +245,8 @@ impl TxQueue {
         true
     }
 
-    /// Another connection goes on behind what the peer has read: returns how many bytes are sent again.
+    /// Goes back to the position up to which the peer has read. Returns the number of bytes that
+    /// are sent again.
     ///
     /// # Errors
     /// The position is not in the window.
@@ -272,12 +277,12 @@ impl TxQueue {
         }
     }
 
-    /// Whether it holds more memory than an idle VC should.
+    /// Returns true if it holds more memory than an idle VC should.
     pub(crate) fn is_large(&self) -> bool {
         self.footprint() > IDLE_BYTES
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the bytes of memory that it holds.
     fn footprint(&self) -> usize {
         let spare: usize = self.spare.iter().map(Vec::capacity).sum();
         self.stage.capacity() + spare + self.kept + self.messages.capacity() * size_of::<Message>()

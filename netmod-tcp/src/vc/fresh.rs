@@ -4,27 +4,27 @@ use std::collections::VecDeque;
 
 use netmod_core::VcId;
 
-use crate::route::Ways;
+use crate::route::Routes;
 
 /// VCs whose routes are kept until their first use.
 const FRESH: usize = 64;
 
 /// Routes to the peers of the VCs that were made last and not used yet, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Fresh(VecDeque<(VcId, Ways)>);
+pub(crate) struct Fresh(VecDeque<(VcId, Routes)>);
 
 impl Fresh {
-    pub(crate) fn put(&mut self, vc: VcId, ways: Ways) {
+    pub(crate) fn put(&mut self, vc: VcId, routes: Routes) {
         if self.0.len() >= FRESH {
             self.0.pop_front();
         }
-        self.0.push_back((vc, ways));
+        self.0.push_back((vc, routes));
     }
 
     /// Removes and returns the routes of a VC, unless later ones have taken their place.
-    pub(crate) fn take(&mut self, vc: VcId) -> Option<Ways> {
+    pub(crate) fn take(&mut self, vc: VcId) -> Option<Routes> {
         let at = self.0.iter().rposition(|(v, _)| *v == vc)?;
-        self.0.remove(at).map(|(_, ways)| ways)
+        self.0.remove(at).map(|(_, routes)| routes)
     }
 }
 
@@ -39,8 +39,8 @@ mod tests {
         VcId::from_wire(n as u64 | 1 << 32)
     }
 
-    fn address(n: usize) -> Ways {
-        Ways { paired: Arc::new(Paired::only([127, 0, 0, 1].into())), port: n as u16 }
+    fn address(n: usize) -> Routes {
+        Routes { paired: Arc::new(Paired::only([127, 0, 0, 1].into())), port: n as u16 }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The netmod's part of a VC: made when it is first used, by a send, a connection of the peer, or a
 //! close.
 //!
-//! Until then the netmod knows no more of it than its peer's name. Most VCs are used as soon as they
-//! are made, so the routes of those made last are kept; the card of another one is asked for when it
-//! dials.
+//! Until then the netmod knows no more of it than its peer's name. Most VCs are used as soon as
+//! they are made, so the routes of those made last are kept; the card of another one is asked for
+//! when it dials.
 
 pub(crate) mod fresh;
 pub(crate) mod peers;
@@ -18,7 +18,7 @@ use netmod_core::{Core, PeerName, VcError, VcErrorKind, VcId};
 
 use crate::calls::Calls;
 use crate::link::{Link, Pending};
-use crate::route::Ways;
+use crate::route::Routes;
 use crate::txq::TxQueue;
 use crate::work::Listed;
 
@@ -63,7 +63,7 @@ pub(crate) struct TcpVc {
 }
 
 impl TcpVc {
-    pub(crate) fn new(peer: PeerName, link: Link, ways: Option<Ways>) -> TcpVc {
+    pub(crate) fn new(peer: PeerName, link: Link, routes: Option<Routes>) -> TcpVc {
         TcpVc {
             link,
             peer,
@@ -80,7 +80,7 @@ impl TcpVc {
                 unqueued: 0,
                 queue: None,
             },
-            routes: PeerRoutes::new(ways),
+            routes: PeerRoutes::new(routes),
             session: Session::default(),
             cause: None,
         }
@@ -112,13 +112,13 @@ impl TcpVc {
     }
 }
 
-/// The error of a VC that takes no messages at the netmod's end.
+/// Returns the error of a VC that takes no messages at the netmod's end.
 pub(crate) fn finalized(peer: PeerName) -> VcError {
     VcError::new(VcErrorKind::Aborted, Some(peer), "the netmod has been finalized")
 }
 
-/// Returns true if the layer above still counts on the peer. By the close protocol both sides have closed
-/// before either says GOODBYE; a layer without that protocol leaves its VCs inactive.
+/// Returns true if the layer above still counts on the peer. By the close protocol both sides have
+/// closed before either says GOODBYE; a layer without that protocol leaves its VCs inactive.
 pub(crate) fn left_open(core: &Core, vc: VcId) -> bool {
     core.vc(vc)
         .is_some_and(|v| v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked)

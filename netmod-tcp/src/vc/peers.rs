@@ -1,5 +1,5 @@
-//! The VC of each peer that has one, by name. Most peers are of one's own job, so those are held by rank
-//! alone: a name of 20 bytes for each would be more than all the rest.
+//! The VC of each peer that has one, by name. Most peers are of one's own job, so those are held by
+//! rank alone: a name of 20 bytes for each would be more than all the rest.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// No VCs, in a process of the group `own`.
+    /// Makes an empty table for a process of the group `own`.
     pub(crate) fn new(own: GroupId) -> Peers {
         Peers { own, ranks: RankTable::default(), others: HashMap::new() }
     }

@@ -1,10 +1,10 @@
-//! The routes to the peer of a VC: those there are, those both sides have agreed on, and the next one
-//! to be dialled.
+//! The routes to the peer of a VC: those there are, those both sides have agreed on, and the next
+//! one to be dialled.
 
 use netmod_core::PeerName;
 
 use crate::pairs::Pairs;
-use crate::route::{Way, Ways};
+use crate::route::{Route, Routes};
 
 use super::upgrade::Upgrade;
 
@@ -12,13 +12,14 @@ use super::upgrade::Upgrade;
 #[derive(Debug, Default)]
 pub(crate) struct PeerRoutes {
     /// All routes; `None` until the peer's card is known.
-    pub(crate) ways: Option<Ways>,
+    pub(crate) all: Option<Routes>,
     /// A card was asked for.
     pub(crate) asked_card: bool,
-    /// The pairs of interfaces that both sides have agreed on, by the last handshake that named any.
+    /// The pairs of interfaces that both sides have agreed on, by the last handshake that named
+    /// any.
     pub(crate) decided: Option<Box<Pairs>>,
     /// Routes that large messages use at once, if there are at least two.
-    rails: Box<[Way]>,
+    rails: Box<[Route]>,
     /// Pairs that were agreed on and are no rails, with the reasons, as readable text; empty if
     /// there are none.
     left_out: Box<str>,
@@ -35,31 +36,32 @@ pub(crate) struct PeerRoutes {
 }
 
 impl PeerRoutes {
-    pub(crate) fn new(ways: Option<Ways>) -> PeerRoutes {
-        PeerRoutes { ways, ..PeerRoutes::default() }
+    pub(crate) fn new(routes: Option<Routes>) -> PeerRoutes {
+        PeerRoutes { all: routes, ..PeerRoutes::default() }
     }
 
-    /// The way of a dial, by its number: those between interfaces that were agreed on come first.
-    fn way_of(&self, dial: u32) -> Option<(&Way, u16)> {
-        let ways = self.ways.as_ref()?;
-        let (list, agreed) = (&ways.paired.list, self.agreed());
+    /// Returns the route of a dial, by its number. Agreed routes come first.
+    fn route_of(&self, dial: u32) -> Option<(&Route, u16)> {
+        let routes = self.all.as_ref()?;
+        let (list, agreed) = (&routes.paired.list, self.agreed());
         let at = (dial as usize).checked_rem(list.len())?;
         let others = list.iter().filter(|w| !w.pair().is_some_and(|p| agreed.as_slice().contains(&p)));
-        ways.paired.between(&agreed).chain(others).nth(at).map(|w| (w, ways.port))
+        routes.paired.between(&agreed).chain(others).nth(at).map(|w| (w, routes.port))
     }
 
-    /// The way to ask after the peer by at the n-th attempt, in turn.
-    pub(crate) fn way_by(&self, attempt: usize) -> Option<(Way, u16)> {
-        self.way_of(attempt as u32).map(|(way, port)| (way.clone(), port))
+    /// Returns the route of the n-th probe of the peer; all take turns.
+    pub(crate) fn route_by(&self, attempt: usize) -> Option<(Route, u16)> {
+        self.route_of(attempt as u32).map(|(route, port)| (route.clone(), port))
     }
 
     fn agreed(&self) -> Pairs {
         self.decided.as_deref().copied().unwrap_or_default()
     }
 
-    /// What a dial between these interfaces proposes: them, and others that may be used beside them.
+    /// Returns the proposal of a dial between these interfaces: them, and others that may be used
+    /// beside them.
     pub(crate) fn proposal(&self, pair: (u32, u32)) -> Pairs {
-        let Some(Ways { paired, .. }) = &self.ways else { return Pairs::default() };
+        let Some(Routes { paired, .. }) = &self.all else { return Pairs::default() };
         if !paired.list.iter().any(|w| w.is_between(pair)) {
             return Pairs::default();
         }
@@ -72,40 +74,40 @@ impl PeerRoutes {
         Pairs::new(paired.agreement, std::iter::once(pair).chain(others))
     }
 
-    /// The next dial: its way, and the port to connect to. The one before it has failed.
-    pub(crate) fn next_dial(&mut self) -> Option<(Way, u16)> {
-        if let Some(last) = self.dials.checked_sub(1).and_then(|last| self.way_of(last)?.0.pair())
+    /// Returns the route and the port of the next dial. The one before it has failed.
+    pub(crate) fn next_dial(&mut self) -> Option<(Route, u16)> {
+        if let Some(last) = self.dials.checked_sub(1).and_then(|last| self.route_of(last)?.0.pair())
             && !self.failed.contains(&last)
         {
             self.failed.push(last);
         }
-        let (way, port) = self.way_of(self.dials).map(|(way, port)| (way.clone(), port))?;
+        let (route, port) = self.route_of(self.dials).map(|(route, port)| (route.clone(), port))?;
         self.dials = self.dials.wrapping_add(1);
-        Some((way, port))
+        Some((route, port))
     }
 
-    /// The way that was dialled last, or would be first.
-    pub(crate) fn last_way(&self) -> Option<&Way> {
-        self.way_of(self.dials.max(1) - 1).map(|(way, _)| way)
+    /// Returns the route that was dialled last, or would be first.
+    pub(crate) fn last_route(&self) -> Option<&Route> {
+        self.route_of(self.dials.max(1) - 1).map(|(route, _)| route)
     }
 
-    /// Whether a dial between these interfaces has failed since there was a connection.
+    /// Returns true if a dial between these interfaces has failed since there was a connection.
     pub(crate) fn has_failed(&self, pair: (u32, u32)) -> bool {
         self.failed.contains(&pair)
     }
 
-    /// Whether the present dial is at least the second one by its way.
+    /// Returns true if the present dial is at least the second one by its route.
     pub(crate) fn has_tried_all(&self) -> bool {
-        self.ways.as_ref().is_some_and(|w| self.dials as usize > w.paired.list.len())
+        self.all.as_ref().is_some_and(|w| self.dials as usize > w.paired.list.len())
     }
 
-    /// Whatever failed before, the next dial goes by the best way.
+    /// Has the next dial go by the best route, whatever failed before.
     pub(crate) fn forget_dials(&mut self) {
         self.dials = 0;
         self.failed = Vec::new();
     }
 
-    /// A handshake has ended with these pairs, of which `most` may be rails.
+    /// Takes the pairs that a handshake has ended with, of which `most` may be rails.
     pub(crate) fn agree(&mut self, peer: PeerName, pairs: &Pairs, most: usize) {
         self.decided = (!pairs.as_slice().is_empty()).then(|| Box::new(*pairs));
         self.reckon(peer, most);
@@ -114,7 +116,7 @@ impl PeerRoutes {
     /// Takes note of what was agreed on, or of how the peer can be reached. At most `most` pairs
     /// are rails.
     pub(crate) fn reckon(&mut self, peer: PeerName, most: usize) {
-        let both = self.ways.as_ref().zip(self.decided.as_deref()).filter(|_| most > 1);
+        let both = self.all.as_ref().zip(self.decided.as_deref()).filter(|_| most > 1);
         let (rails, left_out) = both.map(|(w, d)| w.paired.rails_of(d, most)).unwrap_or_default();
         self.rails = if rails.len() > 1 { rails } else { Box::default() };
         if !left_out.is_empty() && *self.left_out != *left_out {
@@ -123,23 +125,23 @@ impl PeerRoutes {
         self.left_out = left_out.into();
     }
 
-    /// Text about pairs that were agreed on and are no rails.
+    /// Returns text about pairs that were agreed on and are no rails.
     pub(crate) fn left_out(&self) -> &str {
         &self.left_out
     }
 
-    /// The ways beside each other for large messages: none, or at least two.
-    pub(crate) fn rails(&self) -> &[Way] {
+    /// Returns the routes that large messages use at once: none, or at least two.
+    pub(crate) fn rails(&self) -> &[Route] {
         &self.rails
     }
 
-    /// The address that was dialled last, for people.
+    /// Returns the address that was dialled last, as readable text.
     pub(crate) fn address(&self) -> String {
-        self.way_of(self.dials.max(1) - 1).map_or_else(
+        self.route_of(self.dials.max(1) - 1).map_or_else(
             || "the address it had connected from".to_string(),
-            |(way, port)| match &way.via {
-                None => way.at(port).to_string(),
-                Some(via) => format!("{} through {}", way.at(port), via.device),
+            |(route, port)| match &route.via {
+                None => route.at(port).to_string(),
+                Some(via) => format!("{} through {}", route.at(port), via.device),
             },
         )
     }
@@ -157,15 +159,15 @@ mod tests {
     const PEER: PeerName = PeerName { group: netmod_core::GroupId([1; 16]), rank: 1 };
 
     /// Ways by `n` cables, of which the first ones are worth being used beside each other.
-    fn cables(n: u32, rails: usize) -> Ways {
-        let way = |i: u32| {
+    fn cables(n: u32, rails: usize) -> Routes {
+        let route = |i: u32| {
             let from = [10, 0, i as u8, 1].into();
             let weight = Weight::new(Class::OnLink, [None; 2], [None; 2]);
             let via = Via { mine: i, device: format!("e{i}").into(), from, theirs: 100 + i, weight };
-            Way { to: [10, 0, i as u8, 2].into(), via: Some(via) }
+            Route { to: [10, 0, i as u8, 2].into(), via: Some(via) }
         };
-        let list = (1..=n).map(way).collect();
-        Ways { paired: Arc::new(Paired { peer: Default::default(), list, rails, agreement: 7 }), port: 1 }
+        let list = (1..=n).map(route).collect();
+        Routes { paired: Arc::new(Paired { peer: Default::default(), list, rails, agreement: 7 }), port: 1 }
     }
 
     fn with_cables(n: u32, rails: usize) -> PeerRoutes {
@@ -203,8 +205,8 @@ mod tests {
         assert_eq!((rails_of(&v), v.left_out()), (vec![5, 1, 2, 3], ""));
     }
 
-    /// What the peer decides is not beyond what is allowed here, and what this side cannot follow
-    /// is told.
+    /// Pairs that the peer decides stay within what is allowed here, and those that this side
+    /// cannot follow are told.
     #[test]
     fn pairs_that_the_peer_decides_are_told_if_they_are_not_used() {
         let mut v = with_cables(3, 2);

@@ -27,7 +27,8 @@ pub(crate) struct Altered {
 pub(crate) struct Session {
     /// Its name; 0 if there is none, or none that can be resumed.
     pub(crate) id: u64,
-    /// Position from which on what is sent is kept: not 0 if it began in the middle of a connection.
+    /// Position from which on what is sent is kept: not 0 if it began in the middle of a
+    /// connection.
     pub(crate) kept_from: u64,
     /// Bytes that were read, as long as there is no connection.
     pub(crate) rx: u64,

@@ -19,13 +19,13 @@ const CROSSING: Duration = Duration::from_secs(1);
 /// The attempts of a VC to go over to a better pair of interfaces.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
-    /// When the next attempt is due, or `NEVER`.
+    /// Time of the next attempt, or `NEVER`.
     pub(crate) at: Time,
     /// Attempts since there was news of the interfaces, or success.
     pub(crate) tries: u8,
     /// Times that the connection went over to a better pair, whoever of the two began it.
     pub(crate) moves: u8,
-    /// When the last attempt or move was.
+    /// Time of the last attempt or move.
     pub(crate) last: Time,
     /// The connection that is not read while the new one is offered.
     pub(crate) frozen: Option<ConnId>,
@@ -38,7 +38,7 @@ impl Upgrade {
         Upgrade { at: Time::NEVER, tries: 0, moves: 0, last: now, frozen: None, lapsed: Time::NEVER }
     }
 
-    /// After a long time without an attempt earlier ones do not count.
+    /// Forgets earlier attempts after a long time without one.
     pub(crate) fn forget(&mut self, now: Time) {
         if now.since(self.last) > SELDOM {
             (self.tries, self.moves) = (0, 0);
@@ -57,14 +57,14 @@ impl Upgrade {
         self.lapsed <= now && now.since(self.lapsed) < CROSSING
     }
 
-    /// An attempt begins.
+    /// Takes note of an attempt.
     pub(crate) fn tried(&mut self, now: Time) {
         self.at = Time::NEVER;
         self.tries = (self.tries + 1).min(TRIES);
         self.last = now;
     }
 
-    /// The connection has gone over to a better pair.
+    /// Takes note that the connection has gone over to a better pair.
     pub(crate) fn moved(&mut self, now: Time) {
         self.forget(now);
         self.tries = 0;

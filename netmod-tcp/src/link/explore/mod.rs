@@ -1,5 +1,5 @@
-//! Exploration of two links that dial, cross, part and lose each other, in every order; and of links
-//! with known mistakes in them, which must go wrong.
+//! Exploration of two links that dial, cross, part and lose each other, in every order; and of
+//! links with known mistakes in them, which must go wrong.
 
 mod model;
 mod mutant;
@@ -110,7 +110,8 @@ const FAULTY: [Size; 5] = [
     Size { faults: 1, dials: 2, impatient: true, ..Size::SMALL },
 ];
 
-/// Connections break, and what they carried is carried on: nothing is lost or doubled, and nobody is down.
+/// Connections break, and what they carried is carried on: nothing is lost or doubled, and nobody
+/// is down.
 const RESUMED: [Size; 6] = [
     Size { resume: true, dials: 3, faults: 1, ..Size::SMALL },
     Size { resume: true, dials: 3, faults: 1, wishes: [2, 0], ..Size::SMALL },

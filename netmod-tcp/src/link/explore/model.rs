@@ -1,8 +1,8 @@
 //! Two processes with a real [`Link`] each, and the sockets between them.
 //!
 //! A connection is a pair of FIFOs. The cryptographic part of the hello is one message here, since
-//! an [`LinkEvent::Incoming`] follows only a right PROOF. Times are all zero: a pause may end at any
-//! moment, which includes the moments that real pauses allow.
+//! an [`LinkEvent::Incoming`] follows only a right PROOF. Times are all zero: a pause may end at
+//! any moment, which includes the moments that real pauses allow.
 
 mod deliver;
 mod steps;
@@ -52,8 +52,8 @@ pub(super) struct Side {
     arrived: u8,
     /// Its incarnation.
     incarnation: u8,
-    /// The session of its messages; where that began, of what is sent and of what has come; what of it went
-    /// on this connection, is acknowledged by the peer, and to the peer.
+    /// The session of its messages; where that began, of what is sent and of what has come; what of
+    /// it went on this connection, is acknowledged by the peer, and to the peer.
     session: u64,
     tx_base: u8,
     rx_base: u8,
@@ -79,8 +79,8 @@ pub(super) struct World {
     hard: bool,
     /// A side wanted to part, or a side was down: from then on a resumption may find nobody.
     parted: bool,
-    /// Something was lost that no protocol could have saved: by a reset, or because one side did not
-    /// wait for the other's goodbye.
+    /// Something was lost that no protocol could have saved: by a reset, or because one side did
+    /// not wait for the other's goodbye.
     lossy: bool,
 }
 
@@ -284,7 +284,8 @@ impl Model {
             return wrong(format!("{x} is down though it had said goodbye"));
         }
         let peer = &w.sides[1 - x].link;
-        // A move may be taken for good though its side has just given it up, since that loses nothing either.
+        // A move may be taken for good though its side has just given it up, since that loses
+        // nothing either.
         let moved = matches!(event, LinkEvent::Incoming { conn, .. } if w.conns[conn.0 as usize].moves);
         let holds = matches!(peer.phase(), Phase::Up | Phase::Promised) && peer.conn() == held && !moved;
         if holds && acts.contains(&LinkAction::Suspend(Failure::Replaced)) {

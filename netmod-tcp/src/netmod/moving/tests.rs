@@ -47,7 +47,7 @@ fn two() -> Two {
     Two::new(|cfg| (cfg.resume_local, cfg.rails_loopback) = (true, 0))
 }
 
-/// What the first process would say of a further connection of its session with the second one.
+/// The parameters of the first process for a further connection of its session with the second one.
 fn a_connection(two: &Two, offer: bool) -> InitiatorParams {
     let (first, second) = (&two.engines[0].netmod, &two.engines[1].netmod);
     let v = second.sessions.vcs.get(two.vcs[1]).expect("a VC");
@@ -95,8 +95,8 @@ fn an_offer_that_has_lapsed_is_not_taken() {
     assert_eq!(two.engines[0].netmod.stats().resumes, 0);
 }
 
-/// What is offered in place of a connection that is whole replaces it, and no loss is told; what is
-/// not, does.
+/// An offered connection replaces one that works, and no loss is told. One that is not offered is
+/// told as a loss.
 #[test]
 fn an_offer_that_is_taken_is_no_loss() {
     for (offer, failure) in [(true, Failure::Moved), (false, Failure::Replaced)] {
@@ -143,9 +143,9 @@ fn lapses_are_counted() {
     // As if the peer had sent something, too.
     e.netmod.link_event(&mut e.core, vc, LinkEvent::Heard);
     let up = e.netmod.sessions.vcs.get(vc).and_then(|v| v.link.up());
-    let way = e.netmod.sessions.vcs.get(vc).and_then(|v| v.routes.last_way()).cloned().expect("a way");
-    let port = e.netmod.sessions.vcs.get(vc).and_then(|v| v.routes.ways.as_ref()).expect("ways").port;
-    let socket = connect(&e.netmod.cfg, &way, port, true).expect("a connection");
+    let route = e.netmod.sessions.vcs.get(vc).and_then(|v| v.routes.last_route()).cloned().expect("a route");
+    let port = e.netmod.sessions.vcs.get(vc).and_then(|v| v.routes.all.as_ref()).expect("routes").port;
+    let socket = connect(&e.netmod.cfg, &route, port, true).expect("a connection");
     let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
     e.netmod.stats.dialled += 1;
     (conn.handshake.dial, conn.moves) = (e.netmod.stats.dialled, true);

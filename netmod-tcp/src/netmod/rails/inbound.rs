@@ -19,7 +19,7 @@ const ENDS: usize = 32;
 const UNREAD: usize = 64 << 10;
 
 impl TcpNetmod {
-    /// A peer has proved who it is and wants to send by a rail.
+    /// Takes or refuses a rail of an authenticated peer that wants to send by it.
     pub(crate) fn rail_offered(&mut self, id: ConnId, peer: PeerName) {
         let vc = self.sessions.peers.get(&peer).filter(|vc| self.takes_rails(*vc));
         let (Some(vc), Some(c)) = (vc, self.sockets.conns.get_mut(id)) else {
@@ -53,7 +53,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The peer has said READY on a rail.
+    /// Opens a rail on which the peer has said READY.
     pub(crate) fn rail_ready(&mut self, id: ConnId) {
         if let Some(c) = self.sockets.conns.get_mut(id) {
             c.stage = Stage::RailIn(Box::new(ChunkReader::new()));
@@ -62,7 +62,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A rail of the peer's has brought something, or has ended.
+    /// Reads from a rail on which the peer sends.
     pub(crate) fn rail_data(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) {
         let mut acks = [0; ENDS * ACK];
         let mut ends = 0;

@@ -1,10 +1,12 @@
 //! Rails: several connections of a VC at once for the data of large messages.
 //!
-//! The stream of a VC stays one connection. Rails are further ones, one for each pair of interfaces that is worth it,
-//! dialled by the sender of data: so each direction has its own, and no dials cross. A rail carries chunks of puts, which say
-//! where they belong ([`crate::rail::wire`]), and their acknowledgements. Which rail takes which chunk is up to the rails ([`crate::rail::share`]);
-//! a lost one is dialled again while there is something to send, as long as the VC lives. A chunk that comes twice writes the
-//! same bytes; one whose region has ended is read and thrown away.
+//! The stream of a VC stays one connection. Rails are further ones, one for each pair of interfaces
+//! that is worth it, dialled by the sender of data: so each direction has its own, and no dials
+//! cross. A rail carries chunks of puts, which say where they belong ([`crate::rail::wire`]), and
+//! their acknowledgements. Which rail takes which chunk is up to the rails
+//! ([`crate::rail::share`]); a lost one is dialled again while there is something to send, as long
+//! as the VC lives. A chunk that comes twice writes the same bytes; one whose region has ended is
+//! read and thrown away.
 
 mod inbound;
 mod outbound;
@@ -24,14 +26,16 @@ use crate::link::Failure;
 use crate::pairs::MAX_RAILS;
 use crate::rail::regions::Regions;
 use crate::rail::share::Share;
-use crate::route::{Via, Way};
+use crate::route::{Route, Via};
 use crate::work::{Listed, WorkList};
 
 use outbound::OutRail;
 
-/// Rails of a peer's that are open here at most: those that it gives up may end later than the next ones begin.
+/// Rails of a peer's that are open here at most: those that it gives up may end later than the next
+/// ones begin.
 const MAX_IN: usize = 2 * MAX_RAILS;
-/// Times that a peer may talk nonsense on rails, or have data altered on the way, before the VC is given up.
+/// Times that a peer may talk nonsense on rails, or have data altered on the way, before the VC is
+/// given up.
 const MAX_FAULTS: u32 = 3;
 /// Bytes of a message from which on rails are worth their packets; measured in
 /// `docs/benchmarks/notes-network.md`.
@@ -44,12 +48,13 @@ pub(crate) struct Rails {
     vcs: SideTable<Box<VcRails>, VcKind>,
     /// VCs with puts under way or rails that are being dialled, which have timers.
     timed: WorkList<0>,
-    /// For tests: the ways of all VCs.
-    loopback: Vec<Way>,
+    /// For tests: the routes of all VCs.
+    loopback: Vec<Route>,
 }
 
 impl Rails {
-    /// With rails over so many addresses of the loopback interface, for tests, instead of those between interfaces.
+    /// Makes rails over `loopback` addresses of the loopback interface, for tests, instead of those
+    /// between interfaces.
     pub(crate) fn new(loopback: usize) -> Rails {
         let rails = if loopback > 1 { loopback.min(MAX_RAILS) as u8 } else { 0 };
         Rails { loopback: (1..=rails).map(over_loopback).collect(), ..Rails::default() }
@@ -66,30 +71,32 @@ struct VcRails {
     inc: Vec<ConnId>,
     faults: u32,
     listed: Listed,
-    /// They go by the VC's own way, as no other could be dialled.
+    /// They go by the VC's own route, as no other could be dialled.
     makeshift: bool,
     /// Bytes that came by rails.
     received: u64,
 }
 
 impl TcpNetmod {
-    /// The ways of a VC's rails, and the port to connect to: none, or at least two.
-    fn rail_ways(&self, vc: VcId) -> (&[Way], u16) {
+    /// Returns the routes of a VC's rails, and the port to connect to: none, or at least two.
+    fn rail_routes(&self, vc: VcId) -> (&[Route], u16) {
         let Some(v) = self.sessions.vcs.get(vc) else { return (&[], 0) };
         // The peer at the end of a port has a name for that port alone.
-        let Some(ways) = v.routes.ways.as_ref().filter(|_| v.port.is_none()) else { return (&[], 0) };
+        let Some(routes) = v.routes.all.as_ref().filter(|_| v.port.is_none()) else { return (&[], 0) };
         let loopback = &self.rails.loopback;
-        (if loopback.is_empty() { v.routes.rails() } else { loopback }, ways.port)
+        (if loopback.is_empty() { v.routes.rails() } else { loopback }, routes.port)
     }
 
-    /// Whether several pairs of interfaces were agreed on with a VC's peer, and this side may use them at once.
+    /// Returns true if several pairs of interfaces were agreed on with a VC's peer, and this side
+    /// may use them at once.
     fn has_pairs(&self, vc: VcId) -> bool {
         let Some(v) = self.sessions.vcs.get(vc).filter(|v| v.port.is_none()) else { return false };
         let agreed = v.routes.decided.as_ref().is_some_and(|d| d.as_slice().len() > 1);
         !self.rails.loopback.is_empty() || (agreed && self.cfg.rails > 1)
     }
 
-    /// Returns true if it is not known yet whether there are several pairs of interfaces, for want of a connection.
+    /// Returns true if it is not known yet whether there are several pairs of interfaces, for want
+    /// of a connection.
     fn is_undecided(&self, vc: VcId) -> bool {
         let open = self
             .sessions
@@ -99,18 +106,19 @@ impl TcpNetmod {
         open && self.cfg.rails > 1 && !self.has_pairs(vc)
     }
 
-    /// Whether a VC's peer can be reached now, and this side may have rails.
+    /// Returns true if a VC's peer can be reached now, and this side may have rails.
     fn takes_rails(&self, vc: VcId) -> bool {
         let up = |v: &crate::vc::TcpVc| v.link.up().is_some() && !v.link.is_terminating();
         self.life.is_running() && self.sessions.vcs.get(vc).is_some_and(|v| up(v))
     }
 
-    /// While something is registered or put, rails are looked at in each poll.
+    /// Has rails looked at in each poll while something is registered or put.
     pub(crate) fn heed_rails(&mut self) {
         self.sockets.active.keep_asking(!self.rails.regions.is_empty() || !self.rails.timed.is_empty());
     }
 
-    /// A VC is down, at its end, or no more: so are its rails. Puts under way end with the error.
+    /// Ends the rails of a VC that is down, at its end, or no more. Puts under way end with the
+    /// error.
     pub(crate) fn end_rails(&mut self, vc: VcId, error: &VcError) {
         if self.rails.vcs.get(vc).is_none() {
             return;
@@ -124,7 +132,7 @@ impl TcpNetmod {
         self.heed_rails();
     }
 
-    /// As [`TcpNetmod::end_rails`], of a VC that says goodbye.
+    /// Ends the rails of a VC that says goodbye, like [`TcpNetmod::end_rails`].
     pub(crate) fn part_rails(&mut self, vc: VcId) {
         if self.rails.vcs.get(vc).is_some() {
             let peer = self.sessions.vcs.get(vc).map(|v| v.peer);
@@ -154,7 +162,7 @@ impl TcpNetmod {
         }
     }
 
-    /// Does for a VC's rails what is due, because its connection is back.
+    /// Has the rails of a VC dialled again, because its connection is back.
     pub(crate) fn wake_rails(&mut self, vc: VcId) {
         if let Some(r) = self.rails.vcs.get_mut(vc)
             && !r.share.is_idle()
@@ -166,8 +174,8 @@ impl TcpNetmod {
         }
     }
 
-    /// A connection in a handshake, or an open rail, has ended. True if it was a rail, for which nothing else is to be
-    /// done.
+    /// Ends a rail, or its handshake. Returns true if the connection was a rail, for which nothing
+    /// else is to be done.
     pub(crate) fn rail_ended(&mut self, id: ConnId, failure: Failure) -> bool {
         let Some(Conn { rail: Some(end), vc, .. }) = self.sockets.conns.get(id) else { return false };
         let (end, vc) = (*end, *vc);
@@ -184,7 +192,7 @@ impl TcpNetmod {
         true
     }
 
-    /// The peer has talked nonsense on a rail, or data came altered.
+    /// Gives up a rail on which the peer violates the protocol, or data came altered.
     #[cold]
     fn rail_fault(&mut self, core: &mut Core, vc: VcId, id: ConnId, what: &str) {
         self.stats.rail_faults += 1;
@@ -205,8 +213,8 @@ impl TcpNetmod {
         }
     }
 
-    /// For tests and drills: a rail on which this side sends breaks as if the network had lost it. False if it is not
-    /// connected.
+    /// Breaks a rail on which this side sends as if the network had lost it, for tests and drills.
+    /// Returns false if it is not connected.
     ///
     /// # Errors
     /// If the system does not.
@@ -225,12 +233,12 @@ impl TcpNetmod {
         }
     }
 
-    /// Rails of a VC on which this side can send, and that are connected.
+    /// Returns the number of connected rails of a VC on which this side can send.
     pub fn rails_up(&self, vc: VcId) -> usize {
         self.rails.vcs.get(vc).map_or(0, |r| r.share.rails_up())
     }
 
-    /// What a person is told of a VC's rails.
+    /// Returns human-readable text about a VC's rails.
     pub(crate) fn describe_rails(&self, vc: VcId) -> String {
         let Some(r) = self.rails.vcs.get(vc) else { return String::new() };
         let mut text = String::new();
@@ -249,10 +257,10 @@ impl TcpNetmod {
     }
 }
 
-/// A way over the loopback interface, for tests.
-fn over_loopback(n: u8) -> Way {
+/// Returns a route over the loopback interface, for tests.
+fn over_loopback(n: u8) -> Route {
     let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, n));
     let weight = Weight::new(Class::OnLink, [None; 2], [None; 2]);
     let via = Via { mine: 0, device: "lo".into(), from, theirs: 0, weight };
-    Way { to: IpAddr::V4(Ipv4Addr::LOCALHOST), via: Some(via) }
+    Route { to: IpAddr::V4(Ipv4Addr::LOCALHOST), via: Some(via) }
 }

@@ -12,24 +12,25 @@ use crate::netmod::handshake::CHECKSUM;
 use crate::pairs::MAX_RAILS;
 use crate::rail::share::{Chunk, Ended};
 use crate::rail::wire::{ACK, Ack, ChunkHeader, HEADER};
-use crate::route::Way;
+use crate::route::Route;
 use crate::sockets::connect;
 use crate::sys::{self, Interest};
 
-/// Bytes that are handed to the kernel in one go; what is left waits for epoll, so that others have their turn.
+/// Bytes that are handed to the kernel in one go; what is left waits for epoll, so that others have
+/// their turn.
 const BUDGET: usize = 1 << 20;
 /// Acknowledgements read at once.
 const ACKS: usize = 32;
 
-/// Failed dials of each rail after which another way is tried.
+/// Failed dials of each rail after which another route is tried.
 const STUCK: u32 = 4;
 
 /// A rail of this side's.
 #[derive(Debug)]
 pub(super) struct OutRail {
-    way: Way,
+    route: Route,
     conn: Option<ConnId>,
-    /// When it may be dialled again; when a dial that is under way is given up.
+    /// Time of the next dial.
     pub(super) again: Time,
     until: Time,
     failures: u32,
@@ -47,9 +48,9 @@ pub(super) struct OutRail {
 }
 
 impl OutRail {
-    fn new(way: Way) -> OutRail {
+    fn new(route: Route) -> OutRail {
         OutRail {
-            way,
+            route,
             conn: None,
             again: Time::ZERO,
             until: Time::NEVER,
@@ -69,7 +70,7 @@ impl OutRail {
         self.conn
     }
 
-    /// It has no connection any more: the one that there was.
+    /// Forgets and returns its connection.
     pub(super) fn let_go(&mut self) -> Option<ConnId> {
         (self.chunk, self.sent, self.have, self.until) = (None, 0, 0, Time::NEVER);
         self.conn.take()
@@ -82,8 +83,8 @@ impl OutRail {
             None if self.last == Failure::None => "not dialled".to_string(),
             None => format!("lost: {}", self.last),
         };
-        let from = self.way.via.as_ref().map_or_else(String::new, |v| format!(" ({})", v.from));
-        let mut text = format!(", rail {number} to {}{from}: {state}, {} bytes put", self.way, self.bytes);
+        let from = self.route.via.as_ref().map_or_else(String::new, |v| format!(" ({})", v.from));
+        let mut text = format!(", rail {number} to {}{from}: {state}, {} bytes put", self.route, self.bytes);
         if loaded > 0 {
             text += &format!(", {loaded} of at most {window} on their way");
         }
@@ -95,7 +96,7 @@ impl OutRail {
 }
 
 impl TcpNetmod {
-    /// The rails of a VC, made now if there is nothing of them.
+    /// Returns the rails of a VC, made now if there are none.
     pub(super) fn rails_of(&mut self, vc: VcId) -> Option<&mut VcRails> {
         if self.rails.vcs.get(vc).is_none() {
             self.rails.vcs.set(vc, Box::default());
@@ -103,24 +104,25 @@ impl TcpNetmod {
         self.rails.vcs.get_mut(vc).map(|r| &mut **r)
     }
 
-    /// Sees to it that a VC has the rails that it may have, and that they are dialled if that is due.
+    /// Makes the rails that a VC may have, and dials those that are due.
     pub(super) fn lay_rails(&mut self, vc: VcId) {
-        let (ways, port) = self.rail_ways(vc);
-        let same = |r: &VcRails| r.out.iter().map(|rail| &rail.way).eq(ways.iter().take(MAX_RAILS));
+        let (routes, port) = self.rail_routes(vc);
+        let same = |r: &VcRails| r.out.iter().map(|rail| &rail.route).eq(routes.iter().take(MAX_RAILS));
         let new = match self.rails.vcs.get(vc) {
-            // What was begun is brought to its end, if need be by the way by which the VC is connected.
-            Some(r) if !r.share.is_idle() && (ways.is_empty() || r.makeshift || r.is_stuck()) => {
+            // A put that has begun is brought to its end, if need be by the route by which the VC
+            // is connected.
+            Some(r) if !r.share.is_idle() && (routes.is_empty() || r.makeshift || r.is_stuck()) => {
                 let changes = r.share.rails_up() == 0 && (!r.makeshift || r.is_stuck());
-                self.way_of_stream(vc).filter(|_| changes).map(|way| (vec![way], true))
+                self.route_of_stream(vc).filter(|_| changes).map(|route| (vec![route], true))
             }
             Some(r) if same(r) => None,
-            _ => Some((ways.to_vec(), false)),
+            _ => Some((routes.to_vec(), false)),
         };
-        if let Some((ways, makeshift)) = new
+        if let Some((routes, makeshift)) = new
             && let Some(r) = self.rails_of(vc)
         {
             r.makeshift = makeshift;
-            for id in r.relay(ways) {
+            for id in r.relay(routes) {
                 self.close(id);
             }
         }
@@ -129,13 +131,13 @@ impl TcpNetmod {
         }
     }
 
-    /// The way by which a VC is connected.
-    fn way_of_stream(&self, vc: VcId) -> Option<Way> {
+    /// Returns the route by which a VC is connected.
+    fn route_of_stream(&self, vc: VcId) -> Option<Route> {
         let v = self.sessions.vcs.get(vc)?;
         let pair = v.link.up().and_then(|c| self.sockets.conns.get(conn::id(c))).map(|c| c.pair);
-        let list = v.routes.ways.as_ref().map_or(&[][..], |w| &w.paired.list);
+        let list = v.routes.all.as_ref().map_or(&[][..], |w| &w.paired.list);
         let by_pair = list.iter().find(|w| pair.is_some_and(|p| w.is_between(p)));
-        by_pair.or_else(|| v.routes.last_way()).cloned()
+        by_pair.or_else(|| v.routes.last_route()).cloned()
     }
 
     /// Gives up the rails of a VC that go by interfaces which are not usable any more.
@@ -149,7 +151,7 @@ impl TcpNetmod {
                 .get(id)
                 .filter(|c| c.pair != (0, 0) && !self.interfaces.is_usable(c.pair.0));
             if let Some(c) = lost {
-                // What is in its buffers would never leave.
+                // The bytes in its buffers would never leave.
                 if let Err(e) = sys::reset(c.fd()) {
                     tracing::debug!(%e, "a rail by an interface that is down");
                 }
@@ -163,20 +165,20 @@ impl TcpNetmod {
         while let Some(rail) = self.rails.vcs.get(vc).and_then(|r| r.out.get(i)) {
             let due = rail.conn.is_none() && rail.again <= self.clock.now;
             if due {
-                let way = rail.way.clone();
-                self.dial_rail(vc, i, &way, port);
+                let route = rail.route.clone();
+                self.dial_rail(vc, i, &route, port);
             }
             i += 1;
         }
     }
 
-    fn dial_rail(&mut self, vc: VcId, i: usize, way: &Way, port: u16) {
+    fn dial_rail(&mut self, vc: VcId, i: usize, route: &Route, port: u16) {
         self.stats.dialled += 1;
-        let dialled = connect(&self.cfg, way, port, true).and_then(|socket| {
+        let dialled = connect(&self.cfg, route, port, true).and_then(|socket| {
             let mut conn = Conn::new(socket, Stage::Connecting, Some(vc));
             conn.handshake.dial = self.stats.dialled;
             conn.rail = Some(RailEnd::Out(i as u8));
-            conn.pair = way.pair().unwrap_or_default();
+            conn.pair = route.pair().unwrap_or_default();
             self.sockets.enroll(conn, Interest::BOTH)
         });
         let until = self.clock.now + self.link_cfg.handshake_timeout;
@@ -187,14 +189,15 @@ impl TcpNetmod {
                 self.time_rails(vc);
             }
             Err(e) => {
-                tracing::debug!(%way, port, %e, "dial of a rail");
+                tracing::debug!(%route, port, %e, "dial of a rail");
                 let failure = e.raw_os_error().map_or(Failure::Protocol, Failure::Errno);
                 self.rail_down(vc, i, failure);
             }
         }
     }
 
-    /// A dial of a rail has come a step further.
+    /// Takes a step of a rail's dial. Returns the bytes that were used, or `None` if the connection
+    /// is of no further use.
     pub(crate) fn rail_dial_step(
         &mut self,
         id: ConnId,
@@ -225,7 +228,7 @@ impl TcpNetmod {
         }
     }
 
-    /// The peer has taken a rail.
+    /// Opens a rail that the peer has taken.
     fn rail_up(&mut self, id: ConnId) {
         let Some(Conn { rail: Some(RailEnd::Out(n)), vc: Some(vc), stage, .. }) =
             self.sockets.conns.get_mut(id)
@@ -245,7 +248,7 @@ impl TcpNetmod {
         self.pump(vc);
     }
 
-    /// A rail has no connection any more, or got none. Its chunks go to the others.
+    /// Takes note that a rail has lost its connection, or got none. Its chunks go to the others.
     pub(super) fn rail_lost(&mut self, vc: VcId, i: usize, id: ConnId, failure: Failure) {
         let known = self.rails.vcs.get(vc).and_then(|r| r.out.get(i)).is_some_and(|r| r.conn == Some(id));
         if known {
@@ -274,7 +277,7 @@ impl TcpNetmod {
         self.time_rails(vc);
     }
 
-    /// A VC has something that needs time: dials, or a put without rails.
+    /// Schedules a VC's dials, or its put without rails.
     fn time_rails(&mut self, vc: VcId) {
         let Some(r) = self.rails.vcs.get_mut(vc) else { return };
         self.rails.timed.add(vc, &mut r.listed);
@@ -315,7 +318,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A put begins.
+    /// Begins a put.
     pub(super) fn begin_put(
         &mut self,
         vc: VcId,
@@ -424,7 +427,7 @@ impl TcpNetmod {
         }
     }
 
-    /// A rail of this side's takes more.
+    /// Goes on with a rail that takes more.
     pub(crate) fn rail_writable(&mut self, id: ConnId, vc: VcId) {
         if self.sockets.conns.get(id).is_some_and(|c| !c.out.is_empty()) {
             self.sockets.write_out(id, &[]);
@@ -432,7 +435,7 @@ impl TcpNetmod {
         self.pump(vc);
     }
 
-    /// Acknowledgements have come by a rail, or its end.
+    /// Reads acknowledgements from a rail, or its end.
     pub(crate) fn rail_acks(&mut self, core: &mut Core, id: ConnId, vc: VcId) {
         let Some(Conn { rail: Some(RailEnd::Out(n)), .. }) = self.sockets.conns.get(id) else { return };
         let i = usize::from(*n);
@@ -504,8 +507,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Rails, one a bit, are in the middle of a chunk that is not to be sent any more: they are given up, as what
-    /// follows on them would be taken for its rest.
+    /// Gives up rails, one a bit, that are in the middle of a chunk which is not to be sent any
+    /// more: bytes that followed on them would be taken for its rest.
     pub(super) fn unstick(&mut self, vc: VcId, stuck: u64) {
         for i in (0..MAX_RAILS).filter(|i| stuck & 1 << i != 0) {
             let Some(rail) = self.rails.vcs.get_mut(vc).and_then(|r| r.out.get_mut(i)) else { continue };
@@ -513,7 +516,7 @@ impl TcpNetmod {
             self.close(id);
             self.rail_down(vc, i, Failure::Withdrawn);
             if let Some(rail) = self.rails.vcs.get_mut(vc).and_then(|r| r.out.get_mut(i)) {
-                // It was no fault.
+                // This side gave the rail up; it is no failure.
                 (rail.failures, rail.again) = (0, self.clock.now);
             }
         }
@@ -522,32 +525,32 @@ impl TcpNetmod {
 }
 
 impl VcRails {
-    /// Whether no rail could be dialled for some time.
+    /// Returns true if no rail could be dialled for some time.
     fn is_stuck(&self) -> bool {
         self.out.iter().all(|rail| rail.failures >= STUCK)
     }
 
-    /// The rails are to go by these ways. Connections of those that are no more.
-    fn relay(&mut self, ways: Vec<Way>) -> Vec<ConnId> {
+    /// Replaces the routes of the rails. Returns the connections of the old rails.
+    fn relay(&mut self, routes: Vec<Route>) -> Vec<ConnId> {
         let mut closed = Vec::new();
-        // What was under way by a rail that changes its place is sent again.
+        // Chunks of a rail that changes its index are sent again.
         while let Some(mut rail) = self.out.pop() {
             self.share.remove_rail(self.out.len());
             closed.extend(rail.let_go());
         }
-        for way in ways.into_iter().take(MAX_RAILS) {
-            self.out.push(OutRail::new(way));
+        for route in routes.into_iter().take(MAX_RAILS) {
+            self.out.push(OutRail::new(route));
             self.share.add_rail();
         }
         closed
     }
 
-    /// When dials under way are given up, at the earliest.
+    /// Returns the earliest time at which a dial is given up.
     fn dials_until(&self) -> Time {
         self.out.iter().map(|o| o.until).min().unwrap_or(Time::NEVER)
     }
 
-    /// When something is to be done.
+    /// Returns the time at which something is to be done.
     fn deadline(&self) -> Time {
         let again = self.out.iter().filter(|o| o.conn.is_none()).map(|o| o.again).min();
         let again = again.filter(|_| !self.share.is_idle()).unwrap_or(Time::NEVER);

@@ -10,9 +10,9 @@ use crate::sessions::no_such_vc;
 use super::{TcpNetmod, WORTH};
 
 impl TcpNetmod {
-    /// Returns the use of rails; see [`Rma::usable`]. The rails are dialled at the first call; messages
-    /// go without until two of them are there, so that nothing ever depends on rails that cannot be
-    /// made.
+    /// Returns the use of rails; see [`Rma::usable`]. The rails are dialled at the first call;
+    /// messages go without until two of them are there, so that nothing ever depends on rails that
+    /// cannot be made.
     ///
     /// # Errors
     /// If there are none.
@@ -28,10 +28,10 @@ impl TcpNetmod {
                     .into(),
             );
         }
-        if self.rail_ways(vc).0.len() > 1 {
+        if self.rail_routes(vc).0.len() > 1 {
             self.lay_rails(vc);
         } else if let Some(v) =
-            self.sessions.vcs.get_mut(vc).filter(|v| v.routes.ways.is_none() && !v.routes.asked_card)
+            self.sessions.vcs.get_mut(vc).filter(|v| v.routes.all.is_none() && !v.routes.asked_card)
         {
             // A peer that has always been the one to connect: its card says how it can be reached.
             v.routes.asked_card = true;

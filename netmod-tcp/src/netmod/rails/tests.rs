@@ -1,5 +1,5 @@
-//! Puts between two netmods over rails on the loopback interface: regions that end in the middle, rails that break, and
-//! peers that lie.
+//! Puts between two netmods over rails on the loopback interface: regions that end in the middle,
+//! rails that break, and peers that lie.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -198,7 +198,8 @@ fn a_put_is_there_when_it_has_ended() {
     }
 }
 
-/// What has ended at the receiver is not written any more, however much of it is under way; the sender hears of it.
+/// A region that has ended is not written any more, however much is under way to it; the sender
+/// hears of it.
 #[test]
 fn a_region_that_ends_in_the_middle_is_not_written_any_more() {
     let len = 30 << 20;
@@ -231,11 +232,13 @@ fn a_region_that_ends_in_the_middle_is_not_written_any_more() {
     }
 }
 
-/// The sender's memory is not read any more when its registration has ended, and nothing else comes in its place.
+/// The sender's memory is not read any more when its registration has ended, and nothing else comes
+/// in its place.
 #[test]
 fn memory_that_is_taken_back_in_the_middle_is_not_sent_any_more() {
     for polls in 0..12 {
-        // With little room in the kernel rails are in the middle of chunks, and everything takes longer.
+        // With little room in the kernel rails are in the middle of chunks, and everything takes
+        // longer.
         let (sndbuf, len) = if polls % 2 == 0 { (32 << 10, 6 << 20) } else { (0, 30 << 20) };
         let mut two = Two::new(|cfg| cfg.sndbuf = sndbuf);
         two.lay();
@@ -289,7 +292,8 @@ fn rails_that_break_lose_nothing() {
     }
 }
 
-/// A put begins before there is any rail, and while none of them can be dialled the VC's own way is taken.
+/// A put begins before there is any rail, and while none of them can be dialled the VC's own route
+/// is taken.
 #[test]
 fn a_put_waits_for_rails() {
     let mut two = Two::new(|_| {});
@@ -302,8 +306,8 @@ fn a_put_waits_for_rails() {
     assert!(from == to);
     // Nobody has the addresses by which they are dialled now.
     let bad = std::net::IpAddr::from([203, 0, 113, 9]);
-    for way in &mut two.engines[0].netmod.rails.loopback {
-        way.via.as_mut().expect("interfaces").from = bad;
+    for route in &mut two.engines[0].netmod.rails.loopback {
+        route.via.as_mut().expect("interfaces").from = bad;
     }
     to.fill(0);
     two.put(local, &key, len, 6);
@@ -367,7 +371,7 @@ fn what_cannot_be_is_refused() {
     assert!(e.netmod.deregister(&mut e.core, local).is_err());
 }
 
-/// What the first process would say of a rail to the second one.
+/// The parameters of the first process for a rail to the second one.
 pub(crate) fn a_rail() -> InitiatorParams {
     InitiatorParams {
         me: name(0),
@@ -422,7 +426,7 @@ impl Liar {
         (liar, initiator)
     }
 
-    /// So many bytes, or the end.
+    /// Reads that many bytes, or up to the end.
     pub(crate) fn hear(&mut self, two: &mut Two, n: usize) -> Result<Vec<u8>, ErrorKind> {
         let end = Instant::now() + Duration::from_secs(60);
         let mut got = vec![0; n];
@@ -453,12 +457,12 @@ impl Liar {
     }
 }
 
-/// What no release of this netmod says is not worth a CHALLENGE.
+/// A HELLO of another length than this netmod's is not worth a CHALLENGE.
 #[test]
 fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     let mut two = Two::new(|_| {});
     let incarnation = two.engines[0].netmod.id.incarnation();
-    let strangers = two.engines[1].netmod.stats().strangers;
+    let strangers = two.engines[1].netmod.stats().unauthenticated;
     let too_many = {
         let mut terms = [0; PAIRS_LEN];
         terms[8] = crate::pairs::MAX_PAIRS as u8 + 1;
@@ -468,11 +472,11 @@ fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     for (i, terms) in others.into_iter().enumerate() {
         let end = Liar::dial_with(&mut two, incarnation, terms).err().expect("dropped");
         assert!(end.starts_with("the end from a Stranger"), "{end}");
-        assert_eq!(two.engines[1].netmod.stats().strangers, strangers + i as u64 + 1);
+        assert_eq!(two.engines[1].netmod.stats().unauthenticated, strangers + i as u64 + 1);
     }
 }
 
-/// As long as every REJECT of this netmod: other releases of it take no other length.
+/// The length of every REJECT of this netmod: other releases of it take no other length.
 #[test]
 fn a_stranger_hears_a_reject_with_room_for_pairs() {
     let mut two = Two::new(|_| {});

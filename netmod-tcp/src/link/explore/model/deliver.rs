@@ -80,7 +80,8 @@ impl Model {
             Msg::Ack(position) => {
                 let s = &mut w.sides[x];
                 if self.late && s.session == 0 && s.link.phase() == Phase::Parting {
-                    // The peer has begun a session on a connection that this side had said goodbye on.
+                    // The peer has begun a session on a connection that this side had said goodbye
+                    // on.
                     return Ok(());
                 }
                 if s.link.conn() != Some(key) || s.session == 0 {
