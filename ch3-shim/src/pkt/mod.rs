@@ -5,20 +5,20 @@
 //! the lower half and generation in the upper, and mean nothing to the other side but as an
 //! echo. Payload follows the header directly; [`Packet::payload_len`] says how much.
 //!
-//! | type | packet       | flags              | aux 2..4   | 4..8    | 8..16       | 16..24          | 24..32  | payload |
-//! |------|--------------|--------------------|------------|---------|-------------|-----------------|---------|---------|
-//! | 0x01 | EagerShort   | READY              | data bytes | context | source, tag | data            | data    | –       |
-//! | 0x02 | Eager        | SYNC or READY      | 0          | context | source, tag | len, credit     | sreq    | len     |
-//! | 0x03 | EagerSyncAck | –                  | 0          | 0       | sreq        | 0               | 0       | –       |
-//! | 0x04 | Rts          | SYNC               | cookie len | context | source, tag | sreq            | data_sz | cookie  |
-//! | 0x05 | Cts          | –                  | cookie len | 0       | sreq        | rreq            | data_sz | cookie  |
-//! | 0x06 | RndvData     | –                  | 0          | 0       | 0           | rreq            | len     | len     |
-//! | 0x07 | CancelReq    | –                  | 0          | context | source, tag | sreq            | 0       | –       |
-//! | 0x08 | CancelResp   | ACK                | 0          | 0       | sreq        | 0               | 0       | –       |
-//! | 0x09 | Close        | ACK                | 0          | 0       | 0           | 0               | 0       | –       |
-//! | 0x0a | Done         | –                  | 0          | 0       | req         | 0               | 0       | –       |
-//! | 0x0b | Cookie       | FROM_SENDER        | cookie len | 0       | sreq        | rreq            | 0       | cookie  |
-//! | 0x0c | Credit       | WANT               | 0          | 0       | bytes,slots | 0               | 0       | –       |
+//! | type | packet | flags | 2..4 | 4..8 | 8..16 | 16..24 | 24..32 | payload |
+//! |---|---|---|---|---|---|---|---|---|
+//! | 0x01 | EagerShort | READY | data bytes | context | source, tag | data | data | |
+//! | 0x02 | Eager | SYNC or READY | 0 | context | source, tag | len, credit | sreq | len |
+//! | 0x03 | EagerSyncAck | | 0 | 0 | sreq | 0 | 0 | |
+//! | 0x04 | Rts | SYNC | cookie len | context | source, tag | sreq | data_sz | cookie |
+//! | 0x05 | Cts | | cookie len | 0 | sreq | rreq | data_sz | cookie |
+//! | 0x06 | RndvData | | 0 | 0 | 0 | rreq | len | len |
+//! | 0x07 | CancelReq | | 0 | context | source, tag | sreq | 0 | |
+//! | 0x08 | CancelResp | ACK | 0 | 0 | sreq | 0 | 0 | |
+//! | 0x09 | Close | ACK | 0 | 0 | 0 | 0 | 0 | |
+//! | 0x0a | Done | | 0 | 0 | req | 0 | 0 | |
+//! | 0x0b | Cookie | FROM_SENDER | cookie len | 0 | sreq | rreq | 0 | cookie |
+//! | 0x0c | Credit | WANT | 0 | 0 | bytes,slots | 0 | 0 | |
 //!
 //! Byte 0 is the type, byte 1 the flags: SYNC 0x01, READY 0x02, ACK 0x04, FROM_SENDER 0x08, WANT
 //! 0x10. `source, tag`, `len, credit` and `bytes, slots` are two 32-bit numbers each.

@@ -55,7 +55,7 @@ impl<K: Copy + PartialEq> OutQueue<K> {
         }
     }
 
-    /// Returns the ring that was mapped last, and the position in it at which what was accepted ends.
+    /// Returns the ring that was mapped last, and the position at which the accepted data ends.
     pub fn accepted(&self) -> Option<(RingName, u64)> {
         let queued = || self.queue.iter().map(|(_, left)| left).sum::<u64>();
         self.ring.as_ref().map(|(name, ring)| (*name, ring.at().saturating_add(queued()))).or(self.ended)

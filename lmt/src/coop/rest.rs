@@ -1,5 +1,5 @@
-//! How both sides of a VC let their rings go when one of them leaves for a checkpoint: a state for
-//! each side, without memory, packets or clocks.
+//! The protocol by which both sides of a VC let their rings go when one of them leaves for a
+//! checkpoint: a state for each side, without memory, packets or clocks.
 //!
 //! A side that is about to leave says REST. From then on it grants no message and accepts none, but
 //! what was accepted goes through: REST names the ring and the position at which that ends. The

@@ -67,7 +67,7 @@ fn a_message_that_no_cache_holds_arrives_whole() {
     assert!(got[1..] == want && got[0] == 0);
 }
 
-/// Of four messages that were granted the peer has accepted two, of which a part is through.
+/// The peer has accepted two of four messages that were granted, and a part of them is through.
 #[test]
 fn what_the_peer_will_refuse_is_not_waited_for() {
     let (mut out, mut inc) = queues();

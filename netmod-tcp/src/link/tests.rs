@@ -20,7 +20,7 @@ const CFG: LinkConfig = LinkConfig {
 };
 const REFUSED: Failure = Failure::Errno(111);
 
-/// What the dial on a connection says.
+/// The claims of the dial on a connection.
 fn hail(conn: ConnKey) -> Hail {
     Hail { session: 0, fresh: 0, incarnation: 7, dial: conn.0 }
 }
@@ -251,7 +251,7 @@ fn every_wait_has_a_deadline() {
     }
 }
 
-/// Where only the lesser name can reach the greater one, the greater's dials must not keep it out.
+/// The greater name's dials do not keep the lesser one out if only the lesser can reach the other.
 #[test]
 fn a_dial_that_failed_before_gives_way() {
     let mut link = Link::new(&name(1), &name(0), 5);

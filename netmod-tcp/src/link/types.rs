@@ -15,7 +15,7 @@ impl ConnKey {
     pub const NONE: ConnKey = ConnKey(u64::MAX);
 }
 
-/// Where a link is. The table is in the module's description.
+/// The phase of a link. The table is in the module's description.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Phase {
     /// No connection, and none wanted.
@@ -37,23 +37,23 @@ pub enum Phase {
     Shut,
 }
 
-/// What became of the messages that wait to be sent, when the peer says GOODBYE.
+/// The messages that wait to be sent when the peer says GOODBYE.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Pending {
     /// There are none.
     Nothing,
-    /// Of none of them a byte has left.
+    /// No byte of any of them has left.
     Whole,
     /// A part of the first one has left.
     Partial,
 }
 
-/// What the peer's HELLO says about its side, once it has proved itself.
+/// The claims of the peer's HELLO, after its PROOF.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Hail {
     /// The session that it wants resumed; 0 for a fresh one.
     pub session: u64,
-    /// What a fresh session would be called; 0 if the two sides have not agreed to resume sessions.
+    /// Name of a fresh session; 0 if the two sides have not agreed to resume sessions.
     pub fresh: u64,
     /// Its incarnation.
     pub incarnation: u64,
@@ -61,7 +61,7 @@ pub struct Hail {
     pub dial: u64,
 }
 
-/// Why an attempt to connect, or a connection, came to its end.
+/// The cause for which a dial failed or a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Failure {
     /// No attempt has failed.
@@ -133,7 +133,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a link is down.
+/// The cause for which a link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum DownCause {
     /// The adopted connection was lost.
@@ -149,7 +149,7 @@ pub enum DownCause {
         attempts: u16,
         /// Time since the connection was wanted.
         elapsed: Duration,
-        /// What the last of them failed of.
+        /// Failure of the last dial.
         last: Failure,
     },
     /// The connection was lost, and no other could be made until the deadline.
@@ -159,7 +159,7 @@ pub enum DownCause {
         attempts: u16,
         /// Time since the loss.
         elapsed: Duration,
-        /// What the last of them failed of.
+        /// Failure of the last dial.
         last: Failure,
     },
     /// The connection was lost, and nobody listens any more at the peer's address.
@@ -180,7 +180,7 @@ pub enum DownCause {
     Refused(Failure),
 }
 
-/// What happens to a link.
+/// An event that a link is told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkEvent {
     /// There is a message to send.
@@ -194,16 +194,16 @@ pub enum LinkEvent {
     DialFailed {
         /// The dial, or [`ConnKey::NONE`] if it had not got a key yet.
         conn: ConnKey,
-        /// Of what.
+        /// Its cause.
         failure: Failure,
-        /// Whether another dial would fail in the same way.
+        /// True if another dial would fail in the same way.
         permanent: bool,
     },
     /// An incoming connection has proved to be this peer's.
     Incoming {
         /// The new connection.
         conn: ConnKey,
-        /// What it says.
+        /// Its claims.
         hail: Hail,
     },
     /// The peer's ACCEPT on a dial.
@@ -241,20 +241,20 @@ pub enum LinkEvent {
     Goodbye {
         /// The connection.
         conn: ConnKey,
-        /// What waits to be sent.
+        /// The messages that wait to be sent.
         pending: Pending,
     },
     /// End of file without GOODBYE, a reset or another error. The connection is closed already.
     Lost {
         /// The connection.
         conn: ConnKey,
-        /// Which of them.
+        /// The cause.
         failure: Failure,
     },
     /// `vc_terminate`: send what is pending, then part. Answered by exactly one
     /// [`LinkAction::Terminated`] or [`LinkAction::Down`].
     Terminate {
-        /// Whether messages wait to be sent.
+        /// True if messages wait to be sent.
         pending: bool,
     },
     /// Nothing is pending any more: the last message has been handed to the kernel, and
@@ -264,7 +264,7 @@ pub enum LinkEvent {
     Timer,
     /// Like `Terminate`, and refuse the peer from now on.
     Shutdown {
-        /// Whether messages wait to be sent.
+        /// True if messages wait to be sent.
         pending: bool,
     },
     /// This process is about to be checkpointed. What is under way goes on until the peer can be
@@ -291,7 +291,7 @@ pub enum LinkEvent {
     Abort,
 }
 
-/// What the netmod has to do, in order.
+/// A step that the netmod carries out for a link, in the order given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkAction {
     /// Begin a dial, and answer with [`LinkEvent::Dialing`] or [`LinkEvent::DialFailed`] at once.
@@ -350,7 +350,7 @@ impl Actions {
         }
     }
 
-    /// Whether there is nothing to do.
+    /// Returns true if there is nothing to do.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -56,7 +56,7 @@ pub(super) fn buffer_sizes(socket: &Socket, cfg: &TcpConfig) -> io::Result<()> {
 /// interface, answers may come by another one, and a pinned socket would not hear them.
 ///
 /// # Errors
-/// Of the system.
+/// Fails if the system refuses.
 pub(crate) fn connect(cfg: &TcpConfig, route: &Route, port: u16, pinned: bool) -> io::Result<Socket> {
     let at = route.at(port);
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;

@@ -12,7 +12,7 @@
 //! | 4 | `Go`, who accepts | |
 //! | 5 | `Refuse`, either | text |
 //! | 16 | `Card`, member to root | card |
-//! | 17 | `Plan`, root to members | the other group's id (16), this group's (16), key (32), rank of the other root (4), roster |
+//! | 17 | `Plan`, root to members | the other id (16), ours (16), key (32), other root (4), roster |
 //! | 18 | `Ack`, member to root | |
 //! | 19 | `Nack`, member to root | text |
 //! | 20 | `Drop`, root to members: the plan has failed | |
@@ -85,7 +85,7 @@ pub(super) enum WordError {
     /// The bytes end within this part.
     #[error("it ends within {0}")]
     Cut(&'static str),
-    /// So many bytes follow the message.
+    /// Bytes follow the message: how many.
     #[error("{0} bytes too many")]
     Trailing(usize),
     /// A text is longer than allowed.

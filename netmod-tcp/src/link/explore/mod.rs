@@ -62,7 +62,7 @@ fn explore(size: Size, mutant: Option<Mutant>) -> Result<Seen, String> {
     Ok(seen)
 }
 
-/// How the exploration came to a world.
+/// The step by which the exploration came to a world.
 fn history(worlds: &[(World, usize)], mut at: usize) -> String {
     let mut lines = vec![];
     loop {

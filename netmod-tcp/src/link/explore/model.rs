@@ -19,7 +19,7 @@ use crate::link::{ConnKey, Failure, Link, LinkAction, LinkConfig, LinkEvent, Pha
 
 pub(super) const CONNS: usize = 6;
 
-/// How far a checkpoint is.
+/// Progress of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Rest {
     Awake,
@@ -113,12 +113,12 @@ impl Side {
         }
     }
 
-    /// What the peer is to be told that this side has read of a session.
+    /// Returns the position in a session up to which this side has read, as the peer is told.
     fn position(&self, session: u8) -> u8 {
         if session != 0 && u64::from(session) == self.session { self.arrived - self.rx_base } else { 0 }
     }
 
-    /// Whether nothing waits to be sent or acknowledged.
+    /// Returns true if nothing waits to be sent or acknowledged.
     fn settled(&self) -> bool {
         self.queued == 0
             && self.cursor == self.sent
@@ -135,7 +135,7 @@ impl Side {
     }
 }
 
-/// Why a step is not taken further.
+/// The cause for which a step is not explored further.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The model has no room for another dial.

@@ -67,13 +67,13 @@ pub(super) struct Conn {
     /// It was made in place of one that was whole.
     pub(super) moves: bool,
     pub(super) ends: [End; 2],
-    /// What is under way to each side.
+    /// Items in transit to each side.
     pub(super) to: [Fifo; 2],
-    /// Whether each side has read a GOODBYE, REJECT or WITHDRAWN.
+    /// True for a side that has read a GOODBYE, REJECT or WITHDRAWN.
     pub(super) farewell: [bool; 2],
     /// The session that its dialer wants resumed, or 0.
     pub(super) session: u8,
-    /// What each side has been told that the other has read.
+    /// Position up to which the other side has read, as each side has been told.
     pub(super) told: [u8; 2],
     pub(super) accepted: bool,
     pub(super) broken: bool,

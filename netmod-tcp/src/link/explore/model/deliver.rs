@@ -1,4 +1,4 @@
-//! What comes by a connection: the netmod's part of it, and what may not come.
+//! Delivery on a connection: the netmod's part of it, and the arrivals that are mistakes.
 
 use super::super::socket::{End, Fifo, Msg};
 use super::{Model, Rest, Stop, World, close, send, wrong};

@@ -1,4 +1,4 @@
-//! What the program and misfortune may do to the modelled processes, and how all must end.
+//! Steps of the modelled programs and of misfortune, and the conditions at the end.
 
 use netmod_connection::RejectReason;
 
@@ -6,7 +6,7 @@ use super::{ConnKey, End, Failure, Fifo, LinkEvent, Msg, Phase};
 use super::{Model, Rest, Side, Step, World, close, reset, send, wrong};
 
 impl Model {
-    /// What the program above a side may do.
+    /// Adds the steps of the program above a side.
     pub(super) fn program(&self, w: &World, x: usize, out: &mut Vec<Step>) {
         let s = &w.sides[x];
         let usable = !matches!(s.link.phase(), Phase::Failed | Phase::Shut);
