@@ -12,7 +12,7 @@
 //! | 4 | `Go`, who accepts | |
 //! | 5 | `Refuse`, either | text |
 //! | 16 | `Card`, member to root | card |
-//! | 17 | `Plan`, root to members | the other id (16), ours (16), key (32), other root (4), roster |
+//! | 17 | `Plan`, to members | the other id (16), ours (16), key (32), other root (4), roster |
 //! | 18 | `Ack`, member to root | |
 //! | 19 | `Nack`, member to root | text |
 //! | 20 | `Drop`, root to members: the plan has failed | |
