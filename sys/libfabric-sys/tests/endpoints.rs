@@ -166,7 +166,7 @@ fn memory_kept_per_closed_endpoint() {
         let out = out.expect("this program starts");
         let text = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success(), "{provider}: {text}{}", String::from_utf8_lossy(&out.stderr));
-        let said = text.lines().find_map(|line| line.strip_prefix(SAYS));
+        let said = text.lines().find_map(|line| Some(line.split_once(SAYS)?.1));
         let Some(bytes) = said.map(|n| n.parse::<usize>().expect("a number of bytes")) else {
             assert!(text.contains(&format!("{provider} is not there")), "{text}");
             continue;
