@@ -1,32 +1,42 @@
-//! The frames: what one message of the device's is.
+//! Frames: the layout of one message of the device.
 //!
 //! All integers are little-endian. A frame is a header of 16 bytes and a body:
 //!
 //! | at | bytes | |
 //! |---|---|---|
 //! | 0 | 1 | kind |
-//! | 1 | 1 | CREDIT: 1 if it is to be answered by another one; otherwise zero |
-//! | 2 | 2 | units of the receiver's window that the sender of the frame has given back, in all, modulo 2^16 |
+//! | 1 | 1 | CREDIT: 1 if the receiver must answer by another CREDIT; otherwise zero |
+//! | 2 | 2 | units of the receiver's window returned so far by the sender, modulo 2^16 |
 //! | 4 | 4 | slot of the receiver's connection |
 //! | 8 | 4 | token of that slot |
-//! | 12 | 4 | DATA and SHORT: number of the frame in its connection, modulo 2^32; CREDIT, FIN, FIN_ACK: how many of these there were; RESET: how often it was said before; otherwise zero |
+//! | 12 | 4 | a number that depends on the kind; otherwise zero |
+//!
+//! The number, modulo 2^32, is: for DATA and SHORT, that of the frame in its connection; for
+//! CREDIT, FIN and FIN_ACK, the DATA and SHORT frames sent so far; for RESET, its earlier
+//! transmissions.
 //!
 //! | kind | body |
 //! |---|---|
 //! | 1 DATA | a part of the VC's stream: headers of messages, each followed by its data |
-//! | 2 CREDIT | none: the frame is sent for its counts. If it is to be answered: the terms of its sender, as in HELLO, so that it is also answered, by RESET, where nobody knows the connection |
-//! | 3 DIAL | a frame of the handshake from the side that dials. Slot and token are those of the *sender*, since it knows no others |
+//! | 2 CREDIT | none; if it must be answered, the terms of its sender, as in HELLO |
+//! | 3 DIAL | a frame of the handshake from the side that dials |
 //! | 4 ANSWER | a frame of the handshake from the side that was dialled |
 //! | 5 FIN | none: no DATA follows |
 //! | 6 FIN_ACK | none: answer to FIN; nothing at all follows |
 //! | 7 RESET | none: the connection is gone |
-//! | 8 SHORT | 16 bytes, which stand for a DATA frame with a message's header alone, of 32 bytes: the first 16 are those of the last DATA body of 32 bytes, whatever it was, that the connection has had in this direction, or zero, and these are the others |
+//! | 8 SHORT | 16 bytes, the second half of a message's header |
 //!
-//! SHORT is a message of a few bytes that differs from the last one in nothing but these, as most do in a row. Devices have steps in their latency: libfabric's
-//! shm takes a tenth to a fifth longer for a frame of 40 to 56 bytes than for one of 32.
+//! The terms in a CREDIT let a receiver that does not know the connection answer by RESET. Slot and
+//! token of a DIAL are those of the *sender*, which knows no others.
 //!
-//! Slots and tokens are made by each side for itself, and told in the terms of the handshake. A frame for a slot
-//! that has another token is of an earlier connection, or of an unauthenticated peer, and is dropped.
+//! SHORT stands for a DATA frame with a body of 32 bytes, a message's header alone. The first 16
+//! bytes of that body are those of the last such body of the connection in this direction, or zero.
+//! Messages in a row mostly differ in the second half only, and some devices are slower with frames
+//! of more than 32 bytes.
+//!
+//! Each side makes slots and tokens for itself, and announces them in the terms of the handshake. A
+//! frame whose token is not that of its slot belongs to an earlier connection or to an
+//! unauthenticated peer. It is dropped.
 
 use netmod_core::Header;
 use netmod_core::apart::halves;
@@ -37,8 +47,9 @@ pub const FRAME_HEADER: usize = 16;
 pub const SHORT_BODY: usize = 16;
 /// Bytes of a SHORT frame, header and all.
 pub const SHORT_FRAME: usize = FRAME_HEADER + SHORT_BODY;
-/// Bytes of a window's unit: a frame of `n` bytes in all takes `1 + n / UNIT` units; where a frame fills a buffer of the receiver's whatever its length, as
-/// many as the longest one, but at most a quarter of the window.
+/// Bytes of a window's unit. A frame of `n` bytes in all takes `1 + n / UNIT` units. Where a frame
+/// fills a whole buffer of the receiver, each takes as many as the longest one, but at most a
+/// quarter of the window.
 pub const UNIT: usize = 256;
 
 /// The kind of a frame.
@@ -85,14 +96,14 @@ impl Kind {
 pub struct Slot {
     /// Place in that side's table.
     pub number: u32,
-    /// What tells this connection from earlier ones in that place; never zero in a live one.
+    /// A mark that earlier connections in that slot do not have; never zero in a live one.
     pub token: u32,
 }
 
 /// A frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the frame is.
+    /// The kind of the frame.
     pub kind: Kind,
     /// A CREDIT that is to be answered.
     pub ask: bool,

@@ -1,4 +1,4 @@
-//! Why a dial has failed, in words.
+//! The reasons why dials fail, and their texts.
 
 use core::time::Duration;
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use netmod_core::{PeerName, VcError, VcErrorKind};
 
 use crate::device::Words;
 
-/// What an attempt to connect has failed of.
+/// The reason why an attempt to connect failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Failure {
     /// There was none.
@@ -30,7 +30,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether another dial would fail of the same.
+    /// Returns true if another dial would fail for the same reason.
     pub(super) fn is_permanent(&self, proved: bool) -> bool {
         match self {
             // Hearsay may be wrong, so it is never final.

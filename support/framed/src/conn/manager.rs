@@ -24,9 +24,9 @@ const LOGGED: u64 = 8;
 pub struct Manager {
     id: Identity,
     machine: Machine,
-    /// Of the dials that are under way.
+    /// Handshakes of the dials under way.
     initiators: HashMap<VcId, Dial>,
-    /// Of unauthenticated peers, until they are connected; and what was said so far.
+    /// Handshakes of unauthenticated peers until they are connected, with the frames so far.
     responders: HashMap<InboundId, (Responder, Said)>,
     /// Unauthenticated peers that proved nothing, or said what cannot be used.
     refused: u64,
@@ -44,7 +44,7 @@ impl Manager {
         }
     }
 
-    /// By which names and keys peers know this process.
+    /// Returns the names and keys by which peers know this process.
     pub fn identity(&self) -> &Identity {
         &self.id
     }
@@ -54,18 +54,18 @@ impl Manager {
         &mut self.id
     }
 
-    /// What governs the connections.
+    /// Returns the parameters of all connections.
     pub fn params(&self) -> &Params {
         &self.machine.params
     }
 
-    /// How many unauthenticated peers were refused since the beginning.
+    /// Returns the number of unauthenticated peers refused since the beginning.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// `vc_init`: the VC of a peer. `purpose` is what its dials are for. If the peer has dialled and waits, it is
-    /// answered.
+    /// Adds the VC of a peer, as `vc_init` asks; its dials are for `purpose`. If the peer has
+    /// dialled and waits, it is answered.
     pub fn add(&mut self, vc: VcId, peer: PeerName, purpose: Purpose, env: &mut Env<'_>) {
         let me = self.id.name_towards(&peer.group);
         self.machine.add(vc, me, peer, purpose, env);
@@ -96,8 +96,8 @@ impl Manager {
         self.carry_out(env);
     }
 
-    /// Something is to be sent: dials, unless a connection is made or under way. `terms` are for this and later
-    /// dials.
+    /// Dials unless a connection is made or under way: something is to be sent. `terms` are for
+    /// this and later dials.
     pub fn connect(&mut self, vc: VcId, terms: LocalTerms, env: &mut Env<'_>) {
         self.machine.connect(vc, terms, env);
         self.carry_out(env);
@@ -109,8 +109,9 @@ impl Manager {
         self.carry_out(env);
     }
 
-    /// `vc_terminate`, when everything that was to be sent has been, and has completed. Answered by
-    /// [`Action::Terminated`] or [`Action::Down`]. To be called again if something else was sent before FIN.
+    /// Ends the connection of a VC in order, as `vc_terminate` asks, when all messages before it
+    /// have completed. The answer is [`Action::Terminated`] or [`Action::Down`]. Must be called
+    /// again if something else was sent before FIN.
     pub fn terminate(&mut self, vc: VcId, env: &mut Env<'_>) {
         self.machine.terminate(vc, env);
         self.carry_out(env);
@@ -122,37 +123,39 @@ impl Manager {
         self.carry_out(env);
     }
 
-    /// The answer to [`Action::PeerLeft`]: `None` if the VC was idle, and goes on to be; or the error by which it
-    /// goes down.
+    /// Answers [`Action::PeerLeft`]: `None` if the VC was idle and stays usable; or the error by
+    /// which it goes down.
     pub fn settle(&mut self, vc: VcId, error: Option<VcError>, env: &mut Env<'_>) {
         self.machine.settle(vc, error, env);
         self.carry_out(env);
     }
 
-    /// The VC whose open connection this process calls `slot`; `None` if the frame is of none that is open.
+    /// Returns the VC whose open connection this process calls `slot`; `None` if no open connection
+    /// has it.
     #[inline]
     pub fn lookup(&self, slot: Slot) -> Option<VcId> {
         self.machine.slots.opened(slot)
     }
 
-    /// What the peer calls the connection of a VC.
+    /// Returns the peer's slot for the connection of a VC.
     #[cfg(test)]
     pub(super) fn machine_slot(&self, vc: VcId) -> Option<Slot> {
         self.machine.reach(vc).map(|(_, slot)| slot)
     }
 
-    /// Whether DATA may be sent on a VC.
+    /// Returns true if DATA may be sent on a VC.
     pub fn is_up(&self, vc: VcId) -> bool {
         self.machine.links.get(vc).is_some_and(|l| l.phase() == Phase::Up)
     }
 
-    /// The terms of this side's part of an open connection, `local`, as bytes: what its peer needs to answer if it does not know the connection.
+    /// Returns `local`, this side's terms of an open connection, as bytes. A peer that does not
+    /// know the connection needs them to answer.
     pub fn introduction(&self, vc: VcId, local: &LocalTerms) -> Option<Terms> {
         let link = self.machine.links.get(vc)?;
         terms::emit(local, link.slot).ok()
     }
 
-    /// Who has introduced itself so: what it calls its connection, and where it is. It is a claim.
+    /// Returns the slot and address in a peer's introduction. They are a claim: nothing is proved.
     pub fn introduced(bytes: &[u8]) -> Option<PeerTerms> {
         terms::parse(bytes)
     }
@@ -187,13 +190,14 @@ impl Manager {
         self.carry_out(env);
     }
 
-    /// When [`Manager::timer`] is due. It may be that nothing is by then.
+    /// Returns the time at which [`Manager::timer`] is due. It may find nothing to do by then.
     #[inline]
     pub fn deadline(&self) -> Option<Time> {
         self.machine.deadline()
     }
 
-    /// Whether no connection is open or under way, and nobody is owed an answer: the endpoints may be closed.
+    /// Returns true if no connection is open or under way, and no peer waits for an answer: the
+    /// endpoints may be closed.
     pub fn is_quiet(&self) -> bool {
         self.machine.is_quiet()
     }
@@ -449,7 +453,8 @@ impl Manager {
     }
 }
 
-/// What a HELLO claims; `None` if there is no such connection, or no address to answer to.
+/// Returns the claim of a HELLO; `None` if no such connection is possible, or it names no address
+/// to answer to.
 fn inbound(claim: &Claim, slot: Slot, port: u8) -> Option<Inbound> {
     let terms = terms::parse(claim.terms.as_bytes())?;
     let is_stream = matches!(claim.purpose, Purpose::Vc | Purpose::Root { .. }) && claim.session == 0;

@@ -62,7 +62,7 @@ impl Said {
         self.0.push(Turn { heard: bytes.into(), answer: None });
     }
 
-    /// That is answered now.
+    /// Records the answer to the last frame heard.
     pub(super) fn answered(&mut self, bytes: &[u8]) {
         if let Some(turn) = self.0.last_mut() {
             turn.answer = Some(bytes.into());

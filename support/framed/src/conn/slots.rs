@@ -80,7 +80,7 @@ impl Slots {
         self.places.iter().map(|p| p.token)
     }
 
-    /// How many are in use.
+    /// Returns the number of slots in use.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

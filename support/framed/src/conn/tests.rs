@@ -1,4 +1,5 @@
-//! Whole managers, with real handshakes, in simulated time: single promises, mutated bytes, random schedules.
+//! Whole managers with real handshakes in simulated time: single promises, mutated bytes, random
+//! schedules.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -59,12 +60,12 @@ struct Process {
     rank: u32,
     manager: Manager,
     vcs: Slab<Vc, netmod_core::slab::VcKind>,
-    /// What happened, but for frames.
+    /// All events but frames.
     log: Vec<String>,
     /// Addresses of unauthenticated peers, and the endpoint that answers them.
     met: Vec<(InboundId, Box<[u8]>, u8)>,
     refuses: Option<RejectReason>,
-    /// What PeerLeft is settled with.
+    /// True if PeerLeft is settled with its error: the VC is not idle.
     busy: bool,
     random_fails: bool,
 }
@@ -99,7 +100,7 @@ fn process(rank: u32, size: u32, incarnation: u64, key: u8, params: Params) -> P
     }
 }
 
-/// What a process's manager is asked to do.
+/// A call of a process's manager.
 type Call<'f> = Box<dyn FnOnce(&mut Manager, &mut Env<'_>) + 'f>;
 
 impl World {

@@ -1,4 +1,4 @@
-//! What the manager is told, and what it asks for.
+//! The vocabulary of the manager and its driver: parameters, terms, addresses, actions.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use netmod_core::{PeerName, Time, VcError, VcId};
 use crate::device::Words;
 use crate::wire::{Kind, Slot};
 
-/// What governs every connection of a process.
+/// Parameters of every connection of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
     /// From the first wish to send until the VC is reported down.
@@ -33,7 +33,7 @@ pub struct Params {
     pub parting_timeout: Duration,
     /// Most handshakes of unauthenticated peers that have not proved themselves; at least 1.
     pub unauthenticated_max: usize,
-    /// How the device is called.
+    /// The device's words for error texts.
     pub words: Words,
 }
 
@@ -74,15 +74,15 @@ const CROSSING_WAIT: Duration = Duration::from_millis(50);
 /// This side's part of a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LocalTerms {
-    /// Which of this process's endpoints carries it.
+    /// Index of this process's endpoint that carries the connection.
     pub port: u8,
-    /// Which of the peer's.
+    /// Index of the peer's endpoint.
     pub peer_port: u8,
     /// Units that the peer may send before any come back.
     pub window: u16,
     /// The longest frame that this side takes, in bytes.
     pub frame: u32,
-    /// Which receive context of that endpoint.
+    /// Index of the receive context of this process's endpoint.
     pub context: u8,
     /// This side's end of the connection, in the device's words; empty where nothing is to be
     /// connected.
@@ -96,13 +96,13 @@ pub struct LocalTerms {
 pub struct PeerTerms {
     /// Its name for the connection: goes into the header of all that is sent to it.
     pub slot: Slot,
-    /// Which of its endpoints carries it.
+    /// Index of its endpoint that carries the connection.
     pub port: u8,
     /// Units that may be sent to it before any come back.
     pub window: u16,
     /// The longest frame that it takes, in bytes.
     pub frame: u32,
-    /// Which receive context of that endpoint takes what is sent to it.
+    /// Index of the receive context of that endpoint that takes frames for it.
     pub context: u8,
     /// Its end of the connection, in the device's words; empty where nothing is to be connected.
     pub end: Box<[u8]>,
@@ -110,10 +110,10 @@ pub struct PeerTerms {
     pub address: Box<[u8]>,
 }
 
-/// What a peer that has dialled, and proved itself, wants.
+/// A connection that a peer which has dialled and proved itself wants.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
-    /// Who it is.
+    /// The name of the peer.
     pub peer: PeerName,
     /// Its part of the connection.
     pub terms: &'a PeerTerms,
@@ -126,7 +126,7 @@ pub struct Offer<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InboundId(pub u32);
 
-/// Where the frames of one connection go, all of them.
+/// The destination of all frames of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum To {
     /// To the VC's peer, by the address in its card of the endpoint [`LocalTerms::peer_port`], from
@@ -136,13 +136,13 @@ pub enum To {
     Inbound(InboundId),
 }
 
-/// What the driver has to do, in order.
+/// A task for the driver; tasks are done in order.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Keep the address of somebody who has dialled, until [`Action::Forget`]. It is a claim:
     /// nothing is proved.
     Meet {
-        /// Who.
+        /// The number of the peer.
         inbound: InboundId,
         /// The endpoint that was dialled, and answers.
         port: u8,
@@ -154,12 +154,12 @@ pub enum Action {
     /// Nothing goes to the peer any more; its address is free when what was sent before has
     /// completed.
     Forget {
-        /// Who.
+        /// The number of the peer.
         inbound: InboundId,
     },
     /// Send a frame of the handshake.
     Shake {
-        /// Where to.
+        /// The destination.
         to: To,
         /// [`Kind::Dial`] or [`Kind::Answer`].
         kind: Kind,
@@ -170,7 +170,7 @@ pub enum Action {
     },
     /// Send a frame without a body.
     Control {
-        /// Where to.
+        /// The destination.
         to: To,
         /// [`Kind::Fin`] or [`Kind::FinAck`] (the driver adds the number of DATA frames), or
         /// [`Kind::Reset`].
@@ -180,9 +180,9 @@ pub enum Action {
     },
     /// The connection is made: DATA may be sent, and is received.
     Opened {
-        /// Of which VC.
+        /// The VC of the connection.
         vc: VcId,
-        /// Where its frames go.
+        /// The destination of its frames.
         to: To,
         /// The endpoint of this process that carries it.
         port: u8,
@@ -192,21 +192,21 @@ pub enum Action {
     /// The peer has ended the connection, orderly or by taking its place. Whether that matters is
     /// the driver's to say, by [`super::Manager::settle`], before it reads on.
     PeerLeft {
-        /// Of which VC.
+        /// The VC of the connection.
         vc: VcId,
-        /// What to settle it with unless the VC is idle.
+        /// The error to settle it with unless the VC is idle.
         error: VcError,
     },
     /// `vc_terminate` has run its course.
     Terminated {
-        /// Of which VC.
+        /// The VC that has terminated.
         vc: VcId,
     },
     /// The VC has failed. If it was terminating this is the answer.
     Down {
-        /// Which.
+        /// The VC that has failed.
         vc: VcId,
-        /// Why.
+        /// The reason.
         error: VcError,
     },
     /// A peer that has no VC has proved itself: [`super::Manager::add`] or
@@ -224,7 +224,7 @@ pub enum Action {
     },
 }
 
-/// What the manager needs of the driver in every call.
+/// The driver's part in every call of the manager.
 pub struct Env<'a> {
     /// The present.
     pub now: Time,
@@ -232,7 +232,7 @@ pub struct Env<'a> {
     pub random: &'a mut dyn FnMut(&mut [u8]) -> io::Result<()>,
     /// This side's terms for a connection that the peer of a VC has dialled, or why there is none.
     pub terms: &'a mut dyn FnMut(VcId, &Offer<'_>) -> Result<LocalTerms, RejectReason>,
-    /// What is to be done.
+    /// Actions for the driver to carry out.
     pub out: &'a mut Vec<Action>,
 }
 

@@ -1,11 +1,11 @@
-//! What is on its way.
+//! Frames of the model.
 
 use netmod_connection::RejectReason;
 
 use crate::conn::{LocalTerms, PeerTerms};
 use crate::wire::{Kind, Slot};
 
-/// What is sent.
+/// A frame in flight.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Frame {
     Dial {
@@ -29,7 +29,8 @@ pub(super) enum Frame {
     Goodbye {
         slot: Slot,
     },
-    /// `of`: what its sender calls the connection, which no real frame says. `number`: of the message.
+    /// A message's frame, with its `number`. `of` is the sender's own slot, which no real frame
+    /// carries.
     Data {
         slot: Slot,
         of: Slot,
@@ -43,7 +44,7 @@ pub(super) enum Frame {
 }
 
 impl Frame {
-    /// Whether it goes where frames may be lost.
+    /// Returns true if the frame goes where frames may be lost.
     pub(super) fn may_be_lost(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Exploration of two machines that dial, cross, end, fail and die, in every order; and of machines with known
-//! mistakes in them, which must go wrong.
+//! Exploration of two machines that dial, cross, end, fail and die, in every order. Mutants,
+//! machines with known mistakes, must go wrong.
 
 mod frame;
 mod model;
@@ -40,7 +40,7 @@ fn explore(size: Size, mutant: Option<Mutant>, most: usize) -> Result<Seen, Stri
     let (model, start) = Model::new(size, mutant);
     let mut known = HashMap::from([(hash(&start), 0usize)]);
     let mut worlds = vec![(start, 0)];
-    // From where each world can be reached; and from which ones nothing more has to happen, or cannot be followed.
+    // The predecessors of each world, and the worlds that may stop or are not followed further.
     let mut before: Vec<Vec<u32>> = vec![vec![]];
     let mut goals = vec![];
     let mut seen = Seen::default();
@@ -96,7 +96,7 @@ fn endless(before: &[Vec<u32>], mut goals: Vec<usize>) -> Option<usize> {
     ends.iter().position(|e| !e)
 }
 
-/// How the exploration came to a world.
+/// Returns the steps by which the exploration came to a world.
 fn history(worlds: &[(World, usize)], mut at: usize) -> String {
     let mut lines = vec![];
     loop {

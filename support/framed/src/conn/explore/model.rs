@@ -1,9 +1,10 @@
-//! Two processes with a real [`Machine`] and one VC each, and what is on its way between them.
+//! Two processes with a real [`Machine`] and one VC each, and the frames in flight between them.
 //!
-//! HELLO, CHALLENGE and PROOF are one frame here: nothing has an effect on a VC before PROOF is right. What is sent
-//! on connections that one side has dialled is in order; frames of connections that different sides have dialled
-//! overtake each other, since they may be of different endpoints. Times are zero: what may end at some moment may end
-//! at any. Tokens that nothing in the world has are all the same, and the least of them is taken.
+//! HELLO, CHALLENGE and PROOF are one frame here: nothing affects a VC before PROOF is right.
+//! Frames of connections that one side has dialled stay in order. Those of connections that
+//! different sides have dialled overtake each other, since their endpoints may differ. Times are
+//! zero: a wait that may end at one moment may end at any. All tokens unused in a world are alike,
+//! so a machine gets the least of them.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -28,7 +29,7 @@ use crate::wire::{Kind, Slot};
 pub(super) struct Side {
     pub(super) machine: Machine,
     pub(super) vc: Option<VcId>,
-    /// What is yet to happen.
+    /// Messages that the program has yet to send.
     pub(super) wishes: u8,
     pub(super) terminates: u8,
     pub(super) aborts: u8,
@@ -72,7 +73,7 @@ impl Hash for Side {
 #[derive(Clone, Hash, Debug)]
 pub(super) struct World {
     pub(super) sides: [Side; 2],
-    /// By receiver, and by who has dialled.
+    /// Frames in flight, by receiver and then by dialling side.
     pub(super) wires: [[VecDeque<Frame>; 2]; 2],
     pub(super) losses: u8,
     pub(super) drops: u8,
@@ -81,7 +82,7 @@ pub(super) struct World {
     pub(super) faulty: bool,
 }
 
-/// Why a step is not taken further.
+/// The reason why a step is not followed further.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The model has no room for another dial.
@@ -89,7 +90,7 @@ pub(super) enum Stop {
     Wrong(String),
 }
 
-/// What a machine is asked to do.
+/// A call of a machine.
 type Call<'f> = Box<dyn FnOnce(&mut Machine, VcId, &mut Env<'_>) + 'f>;
 
 /// The time of everything but timeouts, which are later than retransmissions.
@@ -229,7 +230,8 @@ impl Model {
             handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,
-            // Where frames of handshakes are lost, promises are not: the lack of what is said of them would be covered up.
+            // Where frames of handshakes are lost, promises do not time out: a timeout would hide a
+            // missing retransmission.
             promise_timeout: wait(self.size.timeouts != Timeouts::Never && self.size.drops == 0),
             retransmit: if self.size.drops > 0 { Duration::ZERO } else { Duration::MAX },
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
@@ -484,7 +486,8 @@ impl Model {
         }
     }
 
-    /// Whether a frame is for the present connection; wrong if it is taken for it and is of another one.
+    /// Returns true if a frame is for the present connection. It is wrong if the machine takes a
+    /// frame of another connection for it.
     fn is_for(&self, w: &World, x: usize, slot: Slot, of: Slot) -> Result<bool, Stop> {
         let side = &w.sides[x];
         if side.machine.slots.opened(slot).is_none() {
@@ -524,7 +527,7 @@ impl Model {
         Ok(())
     }
 
-    /// What holds at all times.
+    /// Checks the invariants of every world.
     fn check(&self, w: &World) -> Result<(), Stop> {
         let [a, b] = [&w.sides[0], &w.sides[1]];
         for s in [a, b] {
@@ -560,7 +563,7 @@ impl Model {
         Ok(())
     }
 
-    /// What holds when nothing more happens.
+    /// Checks the invariants of worlds in which nothing more happens.
     pub(super) fn check_end(&self, w: &World) -> Result<(), String> {
         for s in &w.sides {
             let phase = s.phase();

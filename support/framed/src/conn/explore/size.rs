@@ -1,6 +1,6 @@
-//! What happens in a world, and how often at most.
+//! The events in a world and their limits.
 
-/// How long waits are.
+/// The length of waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timeouts {
     Never,
@@ -22,19 +22,19 @@ pub(super) struct Size {
     pub(super) restarts: [u8; 2],
     /// VCs that have failed and are revived.
     pub(super) revivals: [u8; 2],
-    /// How often all that is on its way is lost.
+    /// Times that all frames in flight are lost.
     pub(super) losses: u8,
-    /// Frames of handshakes that are lost. Then they are said again, when nothing is on its way any more;
+    /// Frames of handshakes that are lost, and retransmitted when nothing else is in flight.
     pub(super) drops: u8,
-    /// and so often earlier.
+    /// Most retransmissions while other frames are in flight.
     pub(super) repeats: u8,
     /// Both sides have dialled in vain before.
     pub(super) tried: bool,
     /// The most dials of one process.
     pub(super) dials: u64,
-    /// When a handshake, and the wait for FIN_ACK, may end.
+    /// Waits of handshakes and for FIN_ACK.
     pub(super) timeouts: Timeouts,
-    /// So may the patience of who wants to send.
+    /// True if a program may stop waiting for its connection.
     pub(super) impatient: bool,
     /// Another process has the address of the one that has died.
     pub(super) same_address: bool,

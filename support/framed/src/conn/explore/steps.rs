@@ -1,4 +1,4 @@
-//! What may happen next in a world: frames come, time passes, programs wish, and fate strikes.
+//! The possible next steps of a world: frames arrive, time passes, programs act, faults strike.
 
 use netmod_core::{Time, VcError, VcErrorKind};
 
@@ -9,7 +9,7 @@ use crate::conn::link::Phase;
 use crate::conn::machine::Machine;
 
 impl Model {
-    /// What may happen next.
+    /// Returns the possible next worlds, and true if the world must go on.
     pub(super) fn next(&self, w: &World) -> (Vec<Result<World, Stop>>, bool) {
         let mut steps = vec![];
         let mut must = false;
@@ -80,7 +80,8 @@ impl Model {
         making || l.timer != Time::NEVER || w.sides[x].has_inbound()
     }
 
-    /// What the program, or fate, may do to a side. Messages and terminations that are planned have to happen.
+    /// Adds the actions of a side's program and its faults. Planned messages and terminations must
+    /// happen.
     fn wishes(&self, w: &World, x: usize, steps: &mut Vec<Result<World, Stop>>, must: &mut bool) {
         let side = &w.sides[x];
         let failed = side.phase() == Phase::Failed;

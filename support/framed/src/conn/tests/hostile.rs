@@ -1,8 +1,9 @@
-//! Frames of the handshake with wrong bytes: no panic, and no effect on anything but the handshake they are for.
+//! Frames of the handshake with wrong bytes: no panic, and no effect on anything but their
+//! handshake.
 
 use super::*;
 
-/// How many handshakes are disturbed; more by NETMOD_TEST_HANDSHAKES.
+/// Returns the number of handshakes to disturb; NETMOD_TEST_HANDSHAKES raises it.
 fn handshakes() -> usize {
     std::env::var("NETMOD_TEST_HANDSHAKES").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000)
 }
@@ -70,8 +71,8 @@ fn mutated_frames_disturb_nothing_but_their_own_handshake() {
             assert!(w.processes[to].met.len() <= 6, "they are bounded");
         }
         w.hand(to, &frame);
-        // What was broken by them is made anew. Who knows the slot, and forges what follows ACCEPT, can break the
-        // connection off.
+        // Connections that the wrong frames broke are made anew. Only a sender that knows the slot
+        // and forges the frame behind ACCEPT can break one.
         w.settle();
         let mut logs = [w.log(0), w.log(1)];
         if stage == 4 && logs[0].last().is_some_and(|l| l.starts_with("down Lost rank 1: it has broken")) {

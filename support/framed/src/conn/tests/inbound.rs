@@ -1,4 +1,4 @@
-//! Who may dial, and what becomes of those who may not.
+//! Unauthenticated peers: limits, and the refusal of those that may not connect.
 
 use super::*;
 

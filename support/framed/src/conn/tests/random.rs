@@ -1,8 +1,9 @@
-//! Random schedules of several processes: losses, deaths, ends at any moment; in the end nothing is left.
+//! Random schedules of several processes: losses, deaths, terminations at any moment. In the end
+//! nothing is left.
 
 use super::*;
 
-/// How many schedules; more by NETMOD_TEST_SCHEDULES.
+/// Returns the number of schedules; NETMOD_TEST_SCHEDULES raises it.
 fn schedules() -> u64 {
     std::env::var("NETMOD_TEST_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000)
 }
@@ -71,7 +72,8 @@ fn random_schedules_leave_nothing_behind_and_can_always_go_on() {
                 all.push((at, vc));
             }
         }
-        // A side that has missed the end of a connection does not learn of it here: only the driver can probe.
+        // A side that has missed the end of a connection does not learn of it here: only the driver
+        // can probe.
         all.iter().for_each(|(at, vc)| w.run(*at, |m, env| m.terminate(*vc, env)));
         w.pass(Duration::from_secs(60));
         w.assert_quiet();
