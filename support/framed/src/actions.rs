@@ -12,9 +12,11 @@ use netmod_connection::RejectReason;
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
-use crate::life::{Life, Verdict};
+use crate::life::Verdict;
 use crate::link::{FrameVc, Open, cost};
-use crate::netmod::{Ending, FrameNetmod, Out};
+use crate::netmod::FrameNetmod;
+use crate::outbox::Out;
+use crate::shutdown::Ending;
 use crate::turn::Turn;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
@@ -28,7 +30,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Tells the manager something; what it asks for is done by the next poll.
     pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
         let (own, ports, links) = (&self.own, &mut self.ports, &mut self.links);
-        let leaving = &mut self.leaving;
+        let leaving = &mut self.addresses.leaving;
         let mut random = |bytes: &mut [u8]| getrandom::fill(bytes).map_err(io::Error::other);
         let mut terms = |vc: VcId, offer: &Offer<'_>| {
             let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
@@ -40,15 +42,20 @@ impl<D: Device> FrameNetmod<D> {
             })?;
             Ok(terms)
         };
-        let mut env = Env { now: self.now, random: &mut random, terms: &mut terms, out: &mut self.actions };
-        f(&mut self.manager, &mut env);
+        let mut env = Env {
+            now: self.clock.now,
+            random: &mut random,
+            terms: &mut terms,
+            out: &mut self.connections.actions,
+        };
+        f(&mut self.connections.manager, &mut env);
     }
 
     /// Does what the manager has asked for, in order, and what that leads to.
     pub(crate) fn act(&mut self, core: &mut Core) {
-        while !self.actions.is_empty() {
+        while !self.connections.actions.is_empty() {
             // One at a time: what one leads to comes behind those that were asked for before.
-            let action = self.actions.remove(0);
+            let action = self.connections.actions.remove(0);
             self.carry_out(core, action);
         }
     }
@@ -56,23 +63,16 @@ impl<D: Device> FrameNetmod<D> {
     fn carry_out(&mut self, core: &mut Core, action: Action) {
         match action {
             Action::Meet { inbound, port, context, address } => {
-                match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
-                    Ok(dest) => {
-                        if let Some(old) = self.inbound.insert(inbound.0, dest) {
-                            self.book.release(old);
-                        }
-                    }
+                match self.addresses.book.insert(&mut self.ports, usize::from(port), context, &address) {
+                    Ok(dest) => self.addresses.keep_inbound(inbound, dest),
                     Err(why) => {
                         tracing::debug!(why, "somebody has dialled whose address is of no use");
                     }
                 }
             }
             Action::Forget { inbound } => {
-                if let Some(dest) = self.inbound.remove(&inbound.0) {
-                    for out in self.outbox.iter_mut().filter(|o| o.dest == dest && o.vc.is_none()) {
-                        out.since = out.since.min(self.now);
-                    }
-                    self.book.release(dest);
+                if let Some(dest) = self.addresses.release_inbound(inbound) {
+                    self.outbox.age(dest, self.clock.now);
                 }
             }
             Action::Shake { to, kind, slot, bytes } => {
@@ -107,13 +107,13 @@ impl<D: Device> FrameNetmod<D> {
                 if let Some(l) = self.links.get_mut(vc) {
                     l.terminating = false;
                 }
-                self.pending.push_back(Event::Terminated { vc });
+                self.work.events.push_back(Event::Terminated { vc });
                 self.pump(core, vc);
             }
             Action::Down { vc, error } => self.down(core, vc, error),
-            Action::NewPeer { peer } => self.pending.push_back(Event::NewPeer { peer, netmod: 0 }),
+            Action::NewPeer { peer } => self.work.events.push_back(Event::NewPeer { peer, netmod: 0 }),
             Action::PortPeer { peer, port } => {
-                self.pending.push_back(Event::PortPeer { peer, port, netmod: 0 });
+                self.work.events.push_back(Event::PortPeer { peer, port, netmod: 0 });
             }
         }
     }
@@ -121,7 +121,7 @@ impl<D: Device> FrameNetmod<D> {
     fn dest(&self, to: To) -> Option<Dest> {
         match to {
             To::Vc(vc) => self.links.get(vc)?.dial,
-            To::Inbound(s) => self.inbound.get(&s.0).copied(),
+            To::Inbound(id) => self.addresses.of_inbound(id),
         }
     }
 
@@ -154,13 +154,13 @@ impl<D: Device> FrameNetmod<D> {
             None => FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 },
         };
         let bytes = header.to_bytes().to_vec();
-        let since = self.now;
+        let since = self.clock.now;
         let vc = ours.map(|(vc, _, _)| vc);
         // An end may have failed, or fail before the word has left, and then nothing goes by it;
         // another way may lose the word. Who has heard it does not mind to hear it again. But it
         // may overtake data, which a process that ends has sent before: then the end is the only
         // way, and whoever cannot be told by it finds that the process is gone.
-        let twice = kind == Kind::Reset && self.ending != Ending::Abandoned;
+        let twice = kind == Kind::Reset && self.shutdown.ending != Ending::Abandoned;
         let other = self.dest(to).filter(|other| twice && *other != dest);
         if let Some(dest) = other {
             self.post(core, Out { dest, bytes: bytes.clone(), vc, since });
@@ -170,13 +170,8 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Sends a frame of the manager's, behind those that wait for the same peer.
     pub(crate) fn post(&mut self, core: &mut Core, out: Out) {
-        self.outbox.push_back(out);
+        self.outbox.queue.push_back(out);
         self.push_outbox(core);
-    }
-
-    /// Returns true if a frame of the manager waits for this peer: nothing overtakes it.
-    pub(crate) fn is_behind(&self, dest: Dest) -> bool {
-        self.outbox.iter().any(|o| o.dest == dest)
     }
 
     /// Sends the manager's frames as far as the device takes them. What it will not take for one
@@ -184,7 +179,7 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn push_outbox(&mut self, core: &mut Core) {
         let mut kept: VecDeque<Out> = VecDeque::new();
         let mut failed = Vec::new();
-        while let Some(out) = self.outbox.pop_front() {
+        while let Some(out) = self.outbox.queue.pop_front() {
             if kept.iter().any(|o| o.dest == out.dest) {
                 kept.push_back(out);
                 continue;
@@ -193,7 +188,7 @@ impl<D: Device> FrameNetmod<D> {
                 Ok(()) => {}
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
-                    if self.now.since(out.since) < self.patience(&out) {
+                    if self.clock.now.since(out.since) < self.patience(&out) {
                         core.note_staged();
                         kept.push_back(out);
                     }
@@ -201,7 +196,7 @@ impl<D: Device> FrameNetmod<D> {
                 Err(Refused::Failed(why)) => failed.extend(out.vc.map(|vc| (vc, why))),
             }
         }
-        self.outbox = kept;
+        self.outbox.queue = kept;
         for (vc, why) in failed {
             self.shake_failed(core, vc, &why);
         }
@@ -261,7 +256,7 @@ impl<D: Device> FrameNetmod<D> {
                 return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
             }
         };
-        let first = self.links.get(vc).is_some_and(|l| self.manager.identity().me() < l.peer);
+        let first = self.links.get(vc).is_some_and(|l| self.connections.manager.identity().me() < l.peer);
         let turn = self.ports[dest.port].looks_disturb().then(|| Box::new(Turn::new(first)));
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
@@ -271,7 +266,7 @@ impl<D: Device> FrameNetmod<D> {
         let window = u32::from(peer.window);
         let open = Open::new(dest, peer.slot, frame, window);
         l.open = Some(if D::WHOLE_BUFFERS {
-            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.window))
+            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.flow.window))
         } else {
             open
         });
@@ -281,21 +276,19 @@ impl<D: Device> FrameNetmod<D> {
         if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
         }
-        l.life.heard = self.now;
-        self.pending.push_back(Event::Up { vc });
+        l.life.heard = self.clock.now;
+        self.work.events.push_back(Event::Up { vc });
         self.watch(vc);
-        self.wanting.add(vc);
+        self.work.wanting.add(vc);
         core.note_staged();
     }
 
     /// The connection of a VC is over, and the VC goes on.
     fn close_one(&mut self, core: &mut Core, vc: VcId) {
-        if let Some(life) = &mut self.life {
-            life.unwatch(vc);
-        }
+        self.liveness.unwatch(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        (l.traffic.turn, self.awaited) = (None, None);
+        (l.traffic.turn, self.flow.awaited) = (None, None);
         let open = l.open.take();
         l.life.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
@@ -303,7 +296,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             port.give_back(stalled.buffer);
         }
-        l.ends.close_used(&mut self.leaving);
+        l.ends.close_used(&mut self.addresses.leaving);
         core.reset_receive(vc);
     }
 
@@ -331,7 +324,7 @@ impl<D: Device> FrameNetmod<D> {
         if let Some(l) = self.links.get_mut(vc) {
             l.life.gone = true;
         }
-        self.outbox.retain(|o| o.vc != Some(vc));
+        self.outbox.drop_all(vc);
         self.fail(core, vc, error);
     }
 
@@ -342,16 +335,14 @@ impl<D: Device> FrameNetmod<D> {
         let first = l.down.replace(error.clone()).is_none();
         self.drop_link(core, vc, &error);
         if first {
-            self.pending.push_back(Event::Down { vc, error });
+            self.work.events.push_back(Event::Down { vc, error });
         }
     }
 
     /// Fails what is under way on a VC, and closes its connection.
     pub(crate) fn drop_link(&mut self, core: &mut Core, vc: VcId, error: &VcError) {
-        if let Some(life) = &mut self.life {
-            life.unwatch(vc);
-        }
-        self.outbox.retain(|o| o.vc != Some(vc) || o.since != Time::NEVER);
+        self.liveness.unwatch(vc);
+        self.outbox.drop_handshake(vc);
         if let Some(l) = self.links.get_mut(vc) {
             l.queue.fail(core, error);
             l.ready = false;
@@ -368,27 +359,27 @@ impl<D: Device> FrameNetmod<D> {
         }
         self.fail_transfers(vc, error);
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.fail(&mut self.leaving);
+            l.ends.fail(&mut self.addresses.leaving);
         }
     }
 
     #[inline(never)]
     fn look_at_clock(&mut self, core: &mut Core, events: &Events) {
-        self.ports.iter_mut().for_each(|port| port.tick(self.now));
+        self.ports.iter_mut().for_each(|port| port.tick(self.clock.now));
         // What the manager gives up must not have bytes in the batch; it is asked again.
-        let due = self.manager.deadline().is_some_and(|t| self.now >= t);
+        let due = self.connections.manager.deadline().is_some_and(|t| self.clock.now >= t);
         if due && events.is_empty() {
             self.manage(core, Manager::timer);
         }
         if !due || events.is_empty() {
-            self.looked_at = self.now;
+            self.clock.looked_at = self.clock.now;
         }
-        if self.now >= self.next_check {
+        if self.clock.is_check_due() {
             self.check_refused(core);
             self.look_into_doubts(core);
             self.tell_life();
         }
-        if self.life.as_ref().and_then(Life::deadline).is_some_and(|t| self.now >= t) {
+        if self.liveness.deadline().is_some_and(|t| self.clock.now >= t) {
             self.ask_life(core, events);
         }
     }
@@ -397,19 +388,15 @@ impl<D: Device> FrameNetmod<D> {
     #[inline]
     pub(crate) fn look_after(&mut self, core: &mut Core, events: &Events) {
         // Many polls have the same time.
-        if self.now != self.looked_at {
+        if self.clock.now != self.clock.looked_at {
             self.look_at_clock(core, events);
         }
-        if !self.actions.is_empty() {
+        if !self.connections.actions.is_empty() {
             self.act(core);
         }
-        if self.book.is_unsettled() || !self.leaving.is_empty() {
+        if self.addresses.is_unsettled() {
             // The end of a connection may still wait for a device that would not take it.
-            let (waiting, unsaid) = (&self.outbox, &self.unsaid);
-            let waits =
-                |dest| waiting.iter().any(|o| o.dest == dest) || unsaid.iter().any(|u| u.dest == dest);
-            self.leaving.settle(&mut self.ports, waits);
-            self.book.settle(&mut self.ports, waits);
+            self.addresses.settle(&mut self.ports, |dest| self.outbox.needs(dest));
         }
     }
 }
@@ -418,13 +405,14 @@ impl<D: Device> FrameNetmod<D> {
     /// A device that takes nothing for a peer for so long as connecting may take has no way to it.
     #[cold]
     fn check_refused(&mut self, core: &mut Core) {
-        self.next_check = self.now + CHECK;
+        self.clock.checked();
         let limit = self.settings.connect_timeout;
         // Whether a peer that is waited for lives is asked elsewhere.
         let waits = |l: &FrameVc| {
             l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
         };
-        let refused = |o: Open| o.refused_since != Time::NEVER && self.now.since(o.refused_since) > limit;
+        let refused =
+            |o: Open| o.refused_since != Time::NEVER && self.clock.now.since(o.refused_since) > limit;
         let late = |l: &FrameVc| l.open.is_some_and(refused) && !waits(l);
         let found: Vec<_> = self.links.iter().filter(|(_, l)| late(l)).map(|(vc, l)| (vc, l.peer)).collect();
         for (vc, peer) in found {
@@ -441,16 +429,16 @@ impl<D: Device> FrameNetmod<D> {
 impl<D: Device> FrameNetmod<D> {
     /// Begins to ask after the peer of an open connection, as soon as its card is known.
     pub(crate) fn watch(&mut self, vc: VcId) {
-        let (Some(life), Some(l)) = (&mut self.life, self.links.get_mut(vc)) else { return };
+        let (Some(life), Some(l)) = (&mut self.liveness.life, self.links.get_mut(vc)) else { return };
         match &l.way {
             Some(way) => {
-                if !life.watch(vc, &way.lifeline, way.near, self.now) {
+                if !life.watch(vc, &way.lifeline, way.near, self.clock.now) {
                     tracing::info!(peer = l.peer.rank, "nobody can be asked whether it lives");
                 }
             }
             None => {
                 if !std::mem::replace(&mut l.asked, true) {
-                    self.pending.push_back(Event::NeedCard { vc });
+                    self.work.events.push_back(Event::NeedCard { vc });
                 }
             }
         }
@@ -460,11 +448,11 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn ask_after(&mut self, vc: VcId) {
         let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_none() && l.down.is_none()) else { return };
-        l.life.wanted_until = self.now + WANTED;
-        if self.life.as_ref().is_some_and(|life| !life.is_watching(vc)) {
+        l.life.wanted_until = self.clock.now + WANTED;
+        if self.liveness.life.as_ref().is_some_and(|life| !life.is_watching(vc)) {
             self.watch(vc);
         }
-        if let Some(life) = &mut self.life {
+        if let Some(life) = &mut self.liveness.life {
             life.owes(vc, true);
         }
     }
@@ -472,7 +460,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Tells the liveness checks what is known of peers without a probe.
     #[cold]
     fn tell_life(&mut self) {
-        let Some(life) = &mut self.life else { return };
+        let Some(life) = &mut self.liveness.life else { return };
         for (vc, l) in self.links.iter().filter(|(_, l)| l.open.is_some()) {
             life.heard(vc, l.life.heard);
             life.owes(vc, l.is_owed());
@@ -483,20 +471,16 @@ impl<D: Device> FrameNetmod<D> {
     /// given up.
     #[cold]
     fn ask_life(&mut self, core: &mut Core, events: &Events) {
-        let Some(life) = &mut self.life else { return };
-        life.poll(self.now, &mut self.verdicts);
-        for (vc, verdict) in std::mem::take(&mut self.verdicts) {
+        for (vc, verdict) in self.liveness.poll(self.clock.now) {
             let Some(l) = self.links.get(vc) else { continue };
             let peer = l.peer;
-            if l.open.is_none() && self.now > l.life.wanted_until {
+            if l.open.is_none() && self.clock.now > l.life.wanted_until {
                 // Nobody waits for it any more.
-                if let Some(life) = &mut self.life {
-                    life.unwatch(vc);
-                }
+                self.liveness.unwatch(vc);
                 continue;
             }
             self.say_again(core, vc, verdict);
-            if verdict == Verdict::Dead && !events.concern(vc) && self.backlog.is_empty() {
+            if verdict == Verdict::Dead && !events.concern(vc) && self.work.backlog.is_empty() {
                 let text = "the process has ended, as its host says; has it failed?";
                 self.bury(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
             }
@@ -512,8 +496,6 @@ fn vc_of(to: To) -> Option<VcId> {
     }
 }
 
-/// Time between two checks for VCs that have waited for the device for too long.
-const CHECK: Duration = Duration::from_secs(1);
 /// Time that a peer without a connection is probed after somebody has last waited for it: many are
 /// waited for in turn.
 const WANTED: Duration = Duration::from_secs(120);

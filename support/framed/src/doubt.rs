@@ -18,7 +18,8 @@ use crate::device::{Device, Word};
 use crate::life::Verdict;
 use crate::link::FrameVc;
 use crate::loss_probe::{LossProbe, SuspectPort};
-use crate::netmod::{FrameNetmod, Out};
+use crate::netmod::FrameNetmod;
+use crate::outbox::Out;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 /// Longest CREDIT: with the longest terms that there are.
@@ -39,17 +40,14 @@ impl<D: Device> FrameNetmod<D> {
     /// without end.
     #[cold]
     pub(crate) fn doubt(&mut self, port: usize, transfers: bool) {
-        let doubt = SuspectPort { port, transfers };
-        if !self.doubts.contains(&doubt) {
-            self.doubts.push(doubt);
-        }
+        self.work.suspect(SuspectPort { port, transfers });
     }
 
     /// Asks the peers of ports that are in doubt, and again those that have not answered: the
     /// question may be lost as well.
     pub(crate) fn look_into_doubts(&mut self, core: &mut Core) {
-        let now = self.now;
-        let doubts = std::mem::take(&mut self.doubts);
+        let now = self.clock.now;
+        let doubts = std::mem::take(&mut self.work.suspects);
         let is = |l: &FrameVc, d: &SuspectPort| l.open.is_some_and(|o| o.dest.port == d.port);
         let silent = |vc: VcId, l: &FrameVc| {
             let rest = || core.vc(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
@@ -84,7 +82,7 @@ impl<D: Device> FrameNetmod<D> {
                 doubt.pause = (doubt.pause * 2).min(PAUSE_MAX);
                 open.doubts = true;
                 l.ready = false;
-                self.wanting.add(vc);
+                self.work.wanting.add(vc);
             }
         }
     }
@@ -93,7 +91,7 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn introduce(&self, vc: VcId, port: usize, frame: &mut [u8; CREDIT_MAX]) -> usize {
         let local = self.own.as_ref().ok().and_then(|own| own.terms(port as u8, 0));
-        let Some(terms) = local.and_then(|local| self.manager.introduction(vc, &local)) else {
+        let Some(terms) = local.and_then(|local| self.connections.manager.introduction(vc, &local)) else {
             return FRAME_HEADER;
         };
         let bytes = terms.as_bytes();
@@ -106,15 +104,18 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     pub(crate) fn disown(&mut self, core: &mut Core, port: usize, introduction: &[u8]) {
         let Some(theirs) = Manager::introduced(introduction) else { return };
-        if self.outbox.len() >= WAITING_MOST {
+        if self.outbox.queue.len() >= WAITING_MOST {
             return;
         }
-        match self.book.insert(&mut self.ports, port, theirs.context, &theirs.address) {
+        match self.addresses.book.insert(&mut self.ports, port, theirs.context, &theirs.address) {
             Ok(dest) => {
                 let header =
                     FrameHeader { kind: Kind::Reset, ask: false, returned: 0, slot: theirs.slot, seq: 0 };
-                self.post(core, Out { dest, bytes: header.to_bytes().to_vec(), vc: None, since: self.now });
-                self.book.release(dest);
+                self.post(
+                    core,
+                    Out { dest, bytes: header.to_bytes().to_vec(), vc: None, since: self.clock.now },
+                );
+                self.addresses.book.release(dest);
             }
             Err(why) => tracing::debug!(why, "somebody has asked whose address is of no use"),
         }
@@ -131,7 +132,7 @@ impl<D: Device> FrameNetmod<D> {
         };
         let bytes = FrameHeader { seq: header.seq + 1, ..header }.to_bytes().to_vec();
         let dest = crate::book::Dest { port, addr: word.to };
-        self.unsaid.push(Out { dest, bytes, vc: Some(vc), since: self.now });
+        self.outbox.retries.push(Out { dest, bytes, vc: Some(vc), since: self.clock.now });
         if l.open.is_none() {
             self.watch(vc);
         }
@@ -139,23 +140,18 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Says what a peer has not heard, if it lives.
     pub(crate) fn say_again(&mut self, core: &mut Core, vc: VcId, verdict: Verdict) {
-        let now = self.now;
-        let (words, rest) =
-            std::mem::take(&mut self.unsaid).into_iter().partition(|word| word.vc == Some(vc));
-        self.unsaid = rest;
-        let words: Vec<Out> = words;
-        if words.is_empty() {
+        let now = self.clock.now;
+        let resets = self.outbox.take_retries(vc);
+        if resets.is_empty() {
             return;
         }
         if verdict == Verdict::Alive {
-            for word in words {
-                self.post(core, Out { since: now, ..word });
+            for reset in resets {
+                self.post(core, Out { since: now, ..reset });
             }
         }
-        if self.links.get(vc).is_some_and(|l| l.open.is_none())
-            && let Some(life) = &mut self.life
-        {
-            life.unwatch(vc);
+        if self.links.get(vc).is_some_and(|l| l.open.is_none()) {
+            self.liveness.unwatch(vc);
         }
     }
 }

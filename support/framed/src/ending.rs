@@ -5,7 +5,8 @@ use std::time::Duration;
 use netmod_core::{Core, Finalize, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port};
-use crate::netmod::{Ending, FrameNetmod};
+use crate::netmod::FrameNetmod;
+use crate::shutdown::Ending;
 
 /// Time that `finalize` waits for peers: longer than connections wait for the answer to their FIN,
 /// so that RESET still goes out.
@@ -16,12 +17,12 @@ const LAST_LOOKS: usize = 1000;
 impl<D: Device> FrameNetmod<D> {
     /// Ends all connections, in order and for a while; then closes everything.
     pub(crate) fn end(&mut self, core: &mut Core, now: Time) -> Finalize {
-        self.now = self.now.max(now);
-        if self.ending == Ending::Over {
+        self.clock.now = self.clock.now.max(now);
+        if self.shutdown.ending == Ending::Over {
             return Finalize::Done;
         }
-        if self.ending == Ending::No {
-            self.ending = Ending::Until(self.now + PARTING);
+        if self.shutdown.ending == Ending::No {
+            self.shutdown.ending = Ending::Until(self.clock.now + PARTING);
             self.manage(core, |m, env| m.shut(env));
             let all: Vec<VcId> = self.by_peer.values().copied().collect();
             for vc in all {
@@ -36,15 +37,15 @@ impl<D: Device> FrameNetmod<D> {
             }
         }
         let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
-        let quiet = self.manager.is_quiet() && self.outbox.is_empty() && under_way == 0;
-        let late = matches!(self.ending, Ending::Until(end) if self.now >= end);
+        let quiet = self.connections.manager.is_quiet() && !self.outbox.is_waiting() && under_way == 0;
+        let late = matches!(self.shutdown.ending, Ending::Until(end) if self.clock.now >= end);
         if !quiet && !late {
             return Finalize::Pending;
         }
         if !quiet {
             tracing::info!("peers have not answered the end of their connections; the endpoints are closed");
         }
-        self.ending = Ending::Over;
+        self.shutdown.ending = Ending::Over;
         self.closed();
         Finalize::Done
     }
@@ -53,18 +54,18 @@ impl<D: Device> FrameNetmod<D> {
     /// anybody.
     fn abandon(&mut self) {
         let mut core = Core::default();
-        self.ending = Ending::Abandoned;
+        self.shutdown.ending = Ending::Abandoned;
         for vc in std::mem::take(&mut self.by_peer).into_values() {
             let error = VcError::new(VcErrorKind::Aborted, None, "the process has given its netmod up");
             self.fail(&mut core, vc, error);
         }
         for _ in 0..LAST_LOOKS {
             let under_way: usize = self.ports.iter().map(Port::sends_under_way).sum();
-            if under_way == 0 && self.outbox.is_empty() {
+            if under_way == 0 && !self.outbox.is_waiting() {
                 break;
             }
             self.push_outbox(&mut core);
-            self.backlog.clear();
+            self.work.backlog.clear();
             for port in 0..self.ports.len() {
                 self.progress_transfers(port);
             }
@@ -73,11 +74,11 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Nothing is left: no endpoint, no registration, no descriptor.
     fn closed(&mut self) {
-        self.outbox.clear();
-        self.backlog.clear();
-        self.inbound.clear();
+        self.outbox.queue.clear();
+        self.work.backlog.clear();
+        self.addresses.clear_inbound();
         self.waiter = None;
-        self.life = None;
+        self.liveness.life = None;
         if self.transfers.are_running() {
             // The device ends what it does with memory before that is taken from it.
             self.ports.iter_mut().for_each(Port::quiesce);
@@ -91,7 +92,7 @@ impl<D: Device> Drop for FrameNetmod<D> {
     /// A process that ends without finalizing: its peers are told, and nothing of it stays in the
     /// system.
     fn drop(&mut self) {
-        if self.ending != Ending::Over && !self.ports.is_empty() {
+        if self.shutdown.ending != Ending::Over && !self.ports.is_empty() {
             self.abandon();
         }
         self.closed();

@@ -7,20 +7,27 @@
 //! [`wire`] is what frames look like.
 
 mod actions;
+mod addresses;
 mod book;
+mod clock;
 pub mod conn;
+mod connections;
 pub mod device;
 mod doubt;
 mod ending;
 mod ends;
+mod flow;
 pub mod life;
 mod link;
+mod liveness;
 mod loss_probe;
 pub mod memory;
 mod netmod;
+mod outbox;
 mod recv;
 mod rma;
 mod send;
+mod shutdown;
 mod stage;
 mod sys;
 mod token;
@@ -28,5 +35,6 @@ mod transfers;
 mod turn;
 mod vc_life;
 pub mod wire;
+mod work;
 
 pub use netmod::{FrameNetmod, FrameStats};

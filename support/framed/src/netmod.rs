@@ -1,6 +1,6 @@
 //! The netmod as a whole: its state, and the `Netmod` trait.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -8,37 +8,42 @@ use netmod_connection::{Identity, JobKey, Purpose};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Break, Card, CardError, CardWriter, Checkpoint, Core, Data, DeviceError, Diagnose, DynamicProcesses,
-    Event, Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder,
-    Pollers, RemoteGroup, Report, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time,
-    VcError, VcErrorKind, VcId, WorkList, port_group,
+    Events, Finalize, GroupId, Header, Message, Module, Netmod, PacketFault, PeerName, PollOrder, Pollers,
+    RemoteGroup, Report, ReqId, Request, Rma, RxBuf, Segment, SendBuf, Sent, SideTable, Time, VcError,
+    VcErrorKind, VcId, port_group,
 };
 
-use crate::book::{Book, Dest};
-use crate::conn::{Action, Manager, Params};
-use crate::device::{Device, Done, Opened, Port, Settings};
-use crate::ends::Leaving;
-use crate::life::{Life, Verdict};
+use crate::addresses::Addresses;
+use crate::clock::Clock;
+use crate::conn::{Manager, Params};
+use crate::connections::Connections;
+use crate::device::{Device, Opened, Port, Settings};
+use crate::flow::Flow;
 use crate::link::FrameVc;
-use crate::loss_probe::SuspectPort;
+use crate::liveness::Liveness;
+use crate::outbox::Outbox;
+use crate::shutdown::{Ending, Shutdown};
 use crate::sys::{self, Waiter};
 use crate::transfers::Transfers;
 use crate::wire::UNIT;
+use crate::work::Work;
 
-/// How often an idle process looks although nothing was heard of: devices work only when they are called.
+/// Longest time between two polls of an idle process: devices work only when they are called.
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
-/// Unauthenticated peers in their handshakes may take at most so large a part of the descriptors of the process.
-const STRANGERS_SHARE: usize = 4;
-/// First pause after which a frame of a handshake that may be lost is said again. Who computes answers late, and what is said meanwhile is said in vain.
+/// Divisor of the process's descriptor limit: handshakes of unauthenticated peers may take that part.
+const UNAUTHENTICATED_SHARE: usize = 4;
+/// First pause before a handshake frame that may be lost is retransmitted. A peer that computes
+/// answers late, and shorter pauses would only repeat what it has not read yet.
 const RETRANSMIT: Duration = Duration::from_millis(100);
 
-/// What the netmod has seen, beside what each VC counts.
+/// Counters of the netmod beside those of each VC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameStats {
-    /// Frames sent by injection, and out of buffers.
+    /// Frames sent by injection.
     pub injected: u64,
-    /// See `injected`.
+    /// Frames sent out of buffers.
     pub sent: u64,
     /// Times that the device would not take a frame.
     pub refused: u64,
@@ -50,87 +55,37 @@ pub struct FrameStats {
     pub oddities: u64,
 }
 
-/// A frame of the connections' manager that waits for the device.
-#[derive(Debug)]
-pub(crate) struct Out {
-    pub(crate) dest: Dest,
-    pub(crate) bytes: Vec<u8>,
-    /// Whose it is, if it is a VC's.
-    pub(crate) vc: Option<VcId>,
-    /// When it was to be sent, if it may be given up.
-    pub(crate) since: Time,
-}
-
-/// The progress of `finalize`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    No,
-    Until(Time),
-    /// The process has given it up without a word to its peers.
-    Abandoned,
-    Over,
-}
-
 /// The netmod of one process.
 #[derive(Debug)]
 pub struct FrameNetmod<D: Device> {
     pub(crate) settings: Settings,
-    /// What this process has opened, or why nothing.
+    /// The device that this process has opened, or the reason why it has none.
     pub(crate) own: Result<D, String>,
     pub(crate) ports: Vec<D::Port>,
-    pub(crate) manager: Manager,
-    pub(crate) actions: Vec<Action>,
+    pub(crate) connections: Connections,
     pub(crate) links: SideTable<FrameVc, VcKind>,
     pub(crate) by_peer: BTreeMap<PeerName, VcId>,
-    pub(crate) book: Book,
-    pub(crate) leaving: Leaving,
-    /// Where peers are that are known by their HELLO alone.
-    pub(crate) inbound: HashMap<u32, Dest>,
-    /// Found by polls, by which port, and not handled yet.
-    pub(crate) backlog: VecDeque<(usize, Done)>,
-    /// Frames of the manager's that wait for the device.
-    pub(crate) outbox: VecDeque<Out>,
-    /// Last words that the device has failed to send.
-    pub(crate) unsaid: Vec<Out>,
-    /// What is to be looked into.
-    pub(crate) doubts: Vec<SuspectPort>,
-    /// VCs that a poll must see to.
-    pub(crate) wanting: WorkList,
-    /// VCs with a frame that is being filled.
-    pub(crate) staged: WorkList,
-    /// How many DATA and SHORT frames have come, modulo 2^32.
-    pub(crate) taken: u32,
-    /// Whose answer is not looked for before it may be there.
-    pub(crate) awaited: Option<VcId>,
-    /// Polls, modulo their number's size; no VC has sent anything before the first one.
-    pub(crate) polls: u32,
+    pub(crate) addresses: Addresses,
+    pub(crate) outbox: Outbox,
+    pub(crate) work: Work,
+    pub(crate) flow: Flow,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
-    /// Events that arose outside `poll`.
-    pub(crate) pending: VecDeque<Event>,
     pub(crate) waiter: Option<Waiter>,
-    /// Who of the peers lives.
-    pub(crate) life: Option<Life>,
-    pub(crate) verdicts: Vec<(VcId, Verdict)>,
-    /// This side's window in units.
-    pub(crate) window: u32,
-    pub(crate) now: Time,
-    /// For which time deadlines have been looked at.
-    pub(crate) looked_at: Time,
-    /// When VCs are looked at that wait for the device.
-    pub(crate) next_check: Time,
-    pub(crate) ending: Ending,
-    suspended: bool,
+    pub(crate) liveness: Liveness,
+    pub(crate) clock: Clock,
+    pub(crate) shutdown: Shutdown,
     pub(crate) stats: FrameStats,
 }
 
-/// Returns how many unauthenticated peers may be in their handshakes at once, of those that the configuration permits. To answer one may
-/// take a descriptor of the provider's; they leave most of those that the process may have to the program.
+/// Returns the most handshakes of unauthenticated peers at once, at most `configured`. To answer a
+/// peer may take a descriptor of the provider; most of the process's limit is left to the program.
 fn unauthenticated_max(configured: usize, descriptors: Option<usize>) -> usize {
-    descriptors.map_or(configured, |limit| configured.min(limit / STRANGERS_SHARE)).max(1)
+    descriptors.map_or(configured, |limit| configured.min(limit / UNAUTHENTICATED_SHARE)).max(1)
 }
 
 impl<D: Device> FrameNetmod<D> {
-    /// The netmod of `me`, one of `size` ranks. Where nothing can be opened it reaches nobody, and says why.
+    /// Creates the netmod of `me`, one of `size` ranks. If the device cannot be opened, the netmod
+    /// reaches nobody, and its errors say why.
     pub fn new(cfg: &D::Config, me: PeerName, size: u32) -> FrameNetmod<D> {
         let mut nonce = [0; 8];
         let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
@@ -150,39 +105,24 @@ impl<D: Device> FrameNetmod<D> {
         FrameNetmod {
             own,
             ports,
-            manager: Manager::new(Identity::new(me, size, incarnation), params),
-            actions: Vec::new(),
+            connections: Connections::new(Manager::new(Identity::new(me, size, incarnation), params)),
             links: SideTable::new(),
             by_peer: BTreeMap::new(),
-            book: Book::default(),
-            leaving: Leaving::default(),
-            inbound: HashMap::new(),
-            backlog: VecDeque::with_capacity(256),
-            outbox: VecDeque::new(),
-            unsaid: Vec::new(),
-            doubts: Vec::new(),
-            wanting: WorkList::default(),
-            staged: WorkList::default(),
-            taken: 0,
-            awaited: None,
-            polls: 1,
+            addresses: Addresses::default(),
+            outbox: Outbox::default(),
+            work: Work::new(),
+            flow: Flow::new((settings.window / UNIT) as u32),
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
-            pending: VecDeque::with_capacity(64),
             waiter,
-            life,
-            verdicts: Vec::new(),
-            window: (settings.window / UNIT) as u32,
-            now: Time::ZERO,
-            looked_at: Time::NEVER,
-            next_check: Time::ZERO,
-            ending: Ending::No,
-            suspended: false,
+            liveness: Liveness::new(life),
+            clock: Clock::new(),
+            shutdown: Shutdown::new(),
             stats: FrameStats::default(),
             settings,
         }
     }
 
-    /// What the netmod has seen.
+    /// Returns the counters.
     pub fn stats(&self) -> FrameStats {
         let odd = self.ports.iter().map(|p| {
             let o = p.oddities();
@@ -199,7 +139,7 @@ impl<D: Device> FrameNetmod<D> {
             if l.way.as_ref() != Some(&way)
                 && let Some(dest) = l.dial.take()
             {
-                self.book.release(dest);
+                self.addresses.book.release(dest);
             }
             l.way = Some(way);
             l.asked = false;
@@ -234,7 +174,8 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
-/// Of polls that have found something one in so many does all it has to do, or one in which there is something to tell or to answer.
+/// Polls with events until deferred work runs: every eighth does all. Events or actions that wait
+/// bring it forward.
 const PUT_OFF: u32 = 8;
 
 impl<D: Device> DynamicProcesses for FrameNetmod<D> {
@@ -253,22 +194,22 @@ impl<D: Device> DynamicProcesses for FrameNetmod<D> {
 
     fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
         self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
-        self.manager.identity_mut().open_port(port, JobKey(key));
+        self.connections.manager.identity_mut().open_port(port, JobKey(key));
         Ok(())
     }
 
     fn close_port(&mut self, port: u64) {
-        self.manager.identity_mut().close_port(port);
+        self.connections.manager.identity_mut().close_port(port);
     }
 
     fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError> {
         self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
-        self.manager.identity_mut().meet(*met);
+        self.connections.manager.identity_mut().meet(*met);
         Ok(())
     }
 
     fn leave_group(&mut self, id: &GroupId) {
-        self.manager.identity_mut().part(id);
+        self.connections.manager.identity_mut().part(id);
     }
 }
 
@@ -284,15 +225,15 @@ impl<D: Device> Checkpoint for FrameNetmod<D> {
 
     fn ckpt_shutdown(&mut self, _core: &mut Core, _now: Time) -> Result<Finalize, DeviceError> {
         self.can_ckpt()?;
-        self.suspended = true;
+        self.shutdown.suspended = true;
         Ok(Finalize::Done)
     }
 
     fn ckpt_restart(&mut self, _core: &mut Core, _now: Time) -> Result<(), DeviceError> {
-        if !self.suspended {
+        if !self.shutdown.suspended {
             return Err(DeviceError::new(D::NAME, "ckpt_restart without ckpt_shutdown"));
         }
-        self.suspended = false;
+        self.shutdown.suspended = false;
         Ok(())
     }
 
@@ -364,7 +305,7 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
     #[inline]
     fn flush(&mut self, core: &mut Core) {
         self.push_staged(core);
-        if !self.wanting.is_empty() || !self.outbox.is_empty() {
+        if !self.work.wanting.is_empty() || self.outbox.is_waiting() {
             self.try_again(core);
         }
     }
@@ -377,14 +318,13 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
         now: Time,
         events: &mut Events,
     ) -> Result<(), DeviceError> {
-        self.now = now;
-        self.polls = self.polls.wrapping_add(1);
+        self.clock.poll(now);
         if order == PollOrder::OutFirst {
             self.push_out(core);
         }
         self.receive(core, events);
-        let no_word = self.pending.is_empty() && self.actions.is_empty();
-        let later = !events.is_empty() && no_word && !self.polls.is_multiple_of(PUT_OFF);
+        let no_word = self.work.events.is_empty() && self.connections.actions.is_empty();
+        let later = !events.is_empty() && no_word && !self.clock.polls.is_multiple_of(PUT_OFF);
         if later {
             // What is staged goes before what is sent after this poll.
             self.push_staged(core);
@@ -394,7 +334,7 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
             self.push_out(core);
         }
         self.look_after(core, events);
-        if !self.pending.is_empty() {
+        if !self.work.events.is_empty() {
             self.report_pending(events);
         }
         Ok(())
@@ -414,10 +354,10 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
 
     fn arm(&mut self, core: &mut Core) -> Arm {
         self.push_staged(core);
-        let idle = self.pending.is_empty()
-            && self.backlog.is_empty()
-            && self.outbox.is_empty()
-            && self.wanting.is_empty()
+        let idle = self.work.events.is_empty()
+            && self.work.backlog.is_empty()
+            && !self.outbox.is_waiting()
+            && self.work.wanting.is_empty()
             && self.ports.iter_mut().all(Port::may_wait);
         if idle { Arm::Armed } else { Arm::Busy }
     }
@@ -428,10 +368,10 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
         }
         let busy = |p: &D::Port| p.sends_under_way() + p.transfers_under_way() > 0 || p.is_unsettled();
         let busy = self.transfers.has_waiting() || self.ports.iter().any(busy);
-        let mut at = self.now + if busy { LOOK_BUSY } else { LOOK };
-        at = at.min(self.manager.deadline().unwrap_or(Time::NEVER));
-        at = at.min(self.life.as_ref().and_then(Life::deadline).unwrap_or(Time::NEVER));
-        if let Ending::Until(end) = self.ending {
+        let mut at = self.clock.now + if busy { LOOK_BUSY } else { LOOK };
+        at = at.min(self.connections.manager.deadline().unwrap_or(Time::NEVER));
+        at = at.min(self.liveness.deadline().unwrap_or(Time::NEVER));
+        if let Ending::Until(end) = self.shutdown.ending {
             at = at.min(end);
         }
         Some(at)
@@ -452,7 +392,7 @@ impl<D: Device> Module for FrameNetmod<D> {
     }
 
     fn join_job(&mut self, job_key: [u8; 32], _: Pollers) -> Result<(), DeviceError> {
-        self.manager.identity_mut().set_job_key(JobKey(job_key));
+        self.connections.manager.identity_mut().set_job_key(JobKey(job_key));
         Ok(())
     }
 
@@ -501,7 +441,7 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
         let ending = if l.terminating { ", terminating" } else { "" };
         let refused = match l.open.map(|o| o.refused_since).filter(|since| *since != Time::NEVER) {
             Some(since) => {
-                format!(", refused by the device for {:.1} s", self.now.since(since).as_secs_f64())
+                format!(", refused by the device for {:.1} s", self.clock.now.since(since).as_secs_f64())
             }
             None => String::new(),
         };

@@ -17,11 +17,11 @@ impl<D: Device> FrameNetmod<D> {
     /// Takes what has come, as far as the batch has room.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
-        if !self.backlog.is_empty() && !self.work_off(core, events) {
+        if !self.work.backlog.is_empty() && !self.work_off(core, events) {
             return;
         }
         let mut looks = 1;
-        if let Some(vc) = self.awaited.take() {
+        if let Some(vc) = self.flow.awaited.take() {
             self.wait_for_answer(vc);
             looks = if self.ports.len() == 1 { LOOKS } else { 1 };
         }
@@ -40,7 +40,8 @@ impl<D: Device> FrameNetmod<D> {
                 // written.
                 match self.ports[port].completion(i) {
                     Some(Done::Frame { buffer, at, len })
-                        if !self.backlog.is_empty() || !self.frame(core, port, buffer, at, len, events) =>
+                        if !self.work.backlog.is_empty()
+                            || !self.frame(core, port, buffer, at, len, events) =>
                     {
                         self.keep(port, Done::Frame { buffer, at, len });
                     }
@@ -51,7 +52,7 @@ impl<D: Device> FrameNetmod<D> {
             while let Some(done) = self.ports[port].next_other() {
                 self.take(core, port, done, events);
             }
-            if !self.backlog.is_empty() {
+            if !self.work.backlog.is_empty() {
                 return;
             }
         }
@@ -61,7 +62,7 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     #[inline(never)]
     fn keep(&mut self, port: usize, done: Done) {
-        self.backlog.push_back((port, done));
+        self.work.backlog.push_back((port, done));
     }
 
     #[inline(never)]
@@ -75,7 +76,7 @@ impl<D: Device> FrameNetmod<D> {
     /// engine.
     #[inline]
     fn take(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) {
-        if !self.backlog.is_empty() {
+        if !self.work.backlog.is_empty() {
             self.keep(port, done);
         } else if let Err(done) = self.handle(core, port, done, events) {
             self.keep(port, done);
@@ -87,15 +88,15 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn progress_transfers(&mut self, port: usize) {
         let Some(p) = self.ports.get_mut(port) else { return };
         for i in 0..p.poll(usize::MAX) {
-            self.backlog.extend(p.completion(i).map(|done| (port, done)));
+            self.work.backlog.extend(p.completion(i).map(|done| (port, done)));
         }
         while let Some(done) = p.next_other() {
-            self.backlog.push_back((port, done));
+            self.work.backlog.push_back((port, done));
         }
-        let (ended, kept) = std::mem::take(&mut self.backlog)
+        let (ended, kept) = std::mem::take(&mut self.work.backlog)
             .into_iter()
             .partition(|(_, done)| matches!(done, Done::Transfer { .. }));
-        self.backlog = kept;
+        self.work.backlog = kept;
         let ended: VecDeque<(usize, Done)> = ended;
         for (_, done) in ended {
             if let Done::Transfer { number, result } = done {
@@ -107,9 +108,9 @@ impl<D: Device> FrameNetmod<D> {
     /// Handles the backlog in order. False if the rest must wait for the engine.
     #[inline(never)]
     fn work_off(&mut self, core: &mut Core, events: &mut Events) -> bool {
-        while let Some((port, done)) = self.backlog.pop_front() {
+        while let Some((port, done)) = self.work.backlog.pop_front() {
             if let Err(done) = self.handle(core, port, done, events) {
-                self.backlog.push_front((port, done));
+                self.work.backlog.push_front((port, done));
                 return false;
             }
         }
@@ -205,8 +206,8 @@ impl<D: Device> FrameNetmod<D> {
         if !matches!(header.kind, Kind::Data | Kind::Short) {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
-        let now = self.now;
-        let open = self.manager.lookup(header.slot).and_then(|vc| {
+        let now = self.clock.now;
+        let open = self.connections.manager.lookup(header.slot).and_then(|vc| {
             let l = self.links.get_mut(vc)?;
             l.life.heard = now;
             Some((vc, l.open.as_mut()?, !l.ready))
@@ -217,7 +218,7 @@ impl<D: Device> FrameNetmod<D> {
             return true;
         };
         let right = open
-            .on_data(header.seq, len as usize, self.window)
+            .on_data(header.seq, len as usize, self.flow.window)
             .and_then(|()| open.on_returned(header.returned));
         let right = right.and_then(|room| Ok((room, open.read(header.kind, bytes.skip(FRAME_HEADER))?)));
         let (made_room, alone) = match right {
@@ -228,7 +229,7 @@ impl<D: Device> FrameNetmod<D> {
                 return true;
             }
         };
-        self.taken = self.taken.wrapping_add(1);
+        self.flow.taken = self.flow.taken.wrapping_add(1);
         let body = len - FRAME_HEADER as u32;
         if let Some(alone) = alone {
             events.push_header(vc, [open.lone_in(), alone]);
@@ -238,7 +239,7 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             p.release(buffer);
         }
-        if open.owes_credit(self.window) {
+        if open.owes_credit(self.flow.window) {
             self.send_credit(core, vc);
         }
         if made_room && waits {
@@ -305,7 +306,7 @@ impl<D: Device> FrameNetmod<D> {
             self.report_pending(events);
             return true;
         }
-        let Some(vc) = self.manager.lookup(header.slot) else {
+        let Some(vc) = self.connections.manager.lookup(header.slot) else {
             self.stray(core, header.slot);
             if header.ask {
                 self.disown(core, port, &body);
@@ -315,7 +316,7 @@ impl<D: Device> FrameNetmod<D> {
         if let Some(l) = self.links.get_mut(vc)
             && let Some(open) = &mut l.open
         {
-            l.life.heard = self.now;
+            l.life.heard = self.clock.now;
             open.asked |= header.ask;
             let counts = matches!(header.kind, Kind::Credit | Kind::Fin | Kind::FinAck);
             let right = if counts { open.on_count(header.seq) } else { Ok(()) };
@@ -350,7 +351,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Reports what arose outside the way of bytes.
     #[inline(never)]
     pub(crate) fn report_pending(&mut self, events: &mut Events) {
-        while let Some(ev) = self.pending.pop_front() {
+        while let Some(ev) = self.work.events.pop_front() {
             events.push(ev);
         }
     }

@@ -157,7 +157,7 @@ impl<D: Device> FrameNetmod<D> {
             l.traffic.transfers = l.traffic.transfers.saturating_sub(1);
         }
         let result = t.failed.map_or(Ok(()), Err);
-        self.pending.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
+        self.work.events.push_back(Event::RmaDone { vc: t.vc, op: t.op, result });
     }
 
     /// Ends the transfers of a VC that has failed: no part of them is started any more.

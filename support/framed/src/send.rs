@@ -5,7 +5,8 @@ use netmod_core::{Core, Event, Header, Message, Time, VcError, VcErrorKind, VcId
 use crate::device::{Device, Port, Refused, Way};
 use crate::doubt::CREDIT_MAX;
 use crate::link::{FrameVc, OVERHEAD, Stalled, copy_message};
-use crate::netmod::{Ending, FrameNetmod, FrameStats};
+use crate::netmod::{FrameNetmod, FrameStats};
+use crate::shutdown::Ending;
 use crate::wire::{FRAME_HEADER, SHORT_FRAME, put_header};
 
 impl<D: Device> FrameNetmod<D> {
@@ -14,7 +15,7 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn check(&self, vc: VcId) -> Result<(), VcError> {
         let text = match self.links.get(vc) {
             None => format!("the VC is not in the charge of netmod {}", D::NAME),
-            Some(_) if self.ending != Ending::No => "the netmod has been finalized".into(),
+            Some(_) if self.shutdown.ending != Ending::No => "the netmod has been finalized".into(),
             Some(l) => return l.down.clone().map_or(Ok(()), Err),
         };
         Err(VcError::new(VcErrorKind::Aborted, None, text))
@@ -35,13 +36,13 @@ impl<D: Device> FrameNetmod<D> {
             core.count_send(vc, data.len());
             return Ok(false);
         };
-        if l.traffic.sent_in == self.polls {
+        if l.traffic.sent_in == self.clock.polls {
             return self.send_more(core, vc, hdr, data);
         }
-        l.traffic.sent_in = self.polls;
+        l.traffic.sent_in = self.clock.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
         if let (Some(turn), Some(open), true) = (&mut l.traffic.turn, &l.open, sent.is_ok()) {
-            self.awaited = turn.sent(data.len(), open.counts(self.taken)).then_some(vc);
+            self.flow.awaited = turn.sent(data.len(), open.counts(self.flow.taken)).then_some(vc);
         }
         self.counted(core, vc, data.len(), sent)
     }
@@ -138,10 +139,10 @@ impl<D: Device> FrameNetmod<D> {
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
         self.push_staged(core);
-        if !self.outbox.is_empty() {
+        if self.outbox.is_waiting() {
             self.push_outbox(core);
         }
-        if !self.wanting.is_empty() {
+        if !self.work.wanting.is_empty() {
             self.pump_all(core);
         }
         if self.transfers.has_waiting() {
@@ -155,20 +156,20 @@ impl<D: Device> FrameNetmod<D> {
     #[inline(never)]
     pub(crate) fn try_again(&mut self, core: &mut Core) {
         self.ports.iter_mut().for_each(Port::progress);
-        if !self.outbox.is_empty() {
+        if self.outbox.is_waiting() {
             self.push_outbox(core);
         }
         self.pump_all(core);
-        if !self.wanting.is_empty() || !self.outbox.is_empty() {
+        if !self.work.wanting.is_empty() || self.outbox.is_waiting() {
             core.note_staged();
         }
     }
 
     #[inline(never)]
     fn pump_all(&mut self, core: &mut Core) {
-        for _ in 0..self.wanting.len() {
+        for _ in 0..self.work.wanting.len() {
             // It comes back if something is left.
-            if let Some(vc) = self.wanting.take() {
+            if let Some(vc) = self.work.wanting.take() {
                 self.pump(core, vc);
             }
         }
@@ -178,11 +179,11 @@ impl<D: Device> FrameNetmod<D> {
     fn refused(&mut self, core: &mut Core, vc: VcId) {
         self.stats.refused += 1;
         core.note_staged();
-        let now = self.now;
+        let now = self.clock.now;
         if let Some(open) = self.links.get_mut(vc).and_then(|l| l.open.as_mut()) {
             open.refused_since = open.refused_since.min(now);
         }
-        self.wanting.add(vc);
+        self.work.wanting.add(vc);
     }
 
     /// Sees to it that there is, or will be, a connection.
@@ -193,13 +194,13 @@ impl<D: Device> FrameNetmod<D> {
         }
         let Some(Way { port, peer_port, context, address, .. }) = l.way.clone() else {
             if !std::mem::replace(&mut l.asked, true) {
-                self.pending.push_back(Event::NeedCard { vc });
+                self.work.events.push_back(Event::NeedCard { vc });
             }
             return;
         };
         if l.dial.is_none() {
             let peer = l.peer;
-            match self.book.insert(&mut self.ports, usize::from(port), context, &address) {
+            match self.addresses.book.insert(&mut self.ports, usize::from(port), context, &address) {
                 Ok(dest) => {
                     if let Some(l) = self.links.get_mut(vc) {
                         l.dial = Some(dest);
@@ -214,7 +215,8 @@ impl<D: Device> FrameNetmod<D> {
         let Ok(own) = &self.own else { return };
         let Some(mut terms) = own.terms(port, peer_port) else { return };
         let Some(l) = self.links.get_mut(vc) else { return };
-        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.leaving, &address, &mut terms) {
+        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.addresses.leaving, &address, &mut terms)
+        {
             let text = format!("no end for a connection with it: {} says: {why}", D::WORDS.what);
             let error = VcError::new(VcErrorKind::Resource, Some(l.peer), text);
             return self.fail(core, vc, error);
@@ -241,10 +243,10 @@ impl<D: Device> FrameNetmod<D> {
                 return;
             };
             // What the manager has to say goes first.
-            if !self.outbox.is_empty() && self.is_behind(open.dest) {
-                return self.wanting.add(vc);
+            if self.outbox.is_waiting() && self.outbox.is_behind(open.dest) {
+                return self.work.wanting.add(vc);
             }
-            if open.owes_credit(self.window) {
+            if open.owes_credit(self.flow.window) {
                 self.send_credit(core, vc);
             }
             // What is told may have found the connection broken.
@@ -262,14 +264,14 @@ impl<D: Device> FrameNetmod<D> {
                     }
                     return;
                 }
-                let owes = l.open.is_some_and(|o| o.owes_credit(self.window));
-                l.ready = self.ending == Ending::No && !owes;
+                let owes = l.open.is_some_and(|o| o.owes_credit(self.flow.window));
+                l.ready = self.shutdown.ending == Ending::No && !owes;
                 if let Some(open) = &mut l.open {
                     open.refused_since = Time::NEVER;
                 }
                 return;
             }
-            if l.terminating && !self.manager.is_up(vc) {
+            if l.terminating && !self.connections.manager.is_up(vc) {
                 // Behind FIN nothing goes: the next connection carries it.
                 return;
             }

@@ -47,7 +47,7 @@ impl<D: Device> FrameNetmod<D> {
             && let Some(buffer) = self.ports[port].take_buffer()
         {
             l.stalled = Some(Stalled { buffer, len: FRAME_HEADER });
-            self.staged.add(vc);
+            self.work.staged.add(vc);
             core.note_staged();
             let taken = self.append(vc, len, hdr, data);
             debug_assert!(taken, "there is room for it");
@@ -76,14 +76,14 @@ impl<D: Device> FrameNetmod<D> {
     /// Sends the frames that are being filled, if there are any.
     #[inline]
     pub(crate) fn push_staged(&mut self, core: &mut Core) {
-        if !self.staged.is_empty() {
+        if !self.work.staged.is_empty() {
             self.flush_staged(core);
         }
     }
 
     #[inline(never)]
     fn flush_staged(&mut self, core: &mut Core) {
-        while let Some(vc) = self.staged.take() {
+        while let Some(vc) = self.work.staged.take() {
             self.pump(core, vc);
         }
     }

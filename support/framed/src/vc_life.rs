@@ -6,13 +6,14 @@ use netmod_core::{Card, Core, Event, PeerName, Refusal, Time, VcError, VcErrorKi
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Device;
-use crate::netmod::{Ending, FrameNetmod};
+use crate::netmod::FrameNetmod;
+use crate::shutdown::Ending;
 
 impl<D: Device> FrameNetmod<D> {
     /// Returns the destination of the frames of a new connection.
     pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
         let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
-        Ok(l.ends.opened(&mut self.ports, &mut self.leaving, to, theirs)?.unwrap_or(dest))
+        Ok(l.ends.opened(&mut self.ports, &mut self.addresses.leaving, to, theirs)?.unwrap_or(dest))
     }
 }
 
@@ -46,7 +47,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
     fn vc_destroy(&mut self, core: &mut Core, vc: VcId) {
         let Some(peer) = self.links.get(vc).map(|l| l.peer) else { return };
         let error = VcError::new(VcErrorKind::Aborted, Some(peer), "the VC was destroyed");
-        if self.ending == Ending::Over {
+        if self.shutdown.ending == Ending::Over {
             // There is no port any more by which anything could be closed.
             if let Some(mut l) = self.links.remove(vc) {
                 l.queue.fail(core, &error);
@@ -57,18 +58,16 @@ impl<D: Device> VcLife for FrameNetmod<D> {
         }
         self.drop_link(core, vc, &error);
         self.manage(core, |m, env| m.remove(vc, env));
-        self.pending.retain(|ev| ev.vc() != Some(vc));
+        self.work.drop_events(vc);
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.close(&mut self.leaving);
+            l.ends.close(&mut self.addresses.leaving);
         }
-        self.unsaid.retain(|word| word.vc != Some(vc));
+        drop(self.outbox.take_retries(vc));
         if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {
-            self.book.release(dest);
+            self.addresses.book.release(dest);
         }
         self.links.remove(vc);
-        if let Some(life) = &mut self.life {
-            life.unwatch(vc);
-        }
+        self.liveness.unwatch(vc);
         self.by_peer.remove(&peer);
         core.reset_receive(vc);
     }
@@ -78,7 +77,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
         l.ready = false;
         if l.down.take().is_some() {
             self.manage(core, |m, _| m.revive(vc));
-            self.pending.push_back(Event::Terminated { vc });
+            self.work.events.push_back(Event::Terminated { vc });
             return;
         }
         l.terminating = true;
@@ -94,7 +93,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
     }
 
     fn watch_peer(&mut self, _core: &mut Core, vc: VcId, now: Time) -> bool {
-        self.now = now;
+        self.clock.now = now;
         self.ask_after(vc);
         true
     }
