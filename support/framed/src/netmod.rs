@@ -32,7 +32,7 @@ use crate::work::Work;
 const LOOK: Duration = Duration::from_millis(100);
 /// The same while something is under way.
 const LOOK_BUSY: Duration = Duration::from_millis(1);
-/// Divisor of the process's descriptor limit: handshakes of unauthenticated peers may take that part.
+/// Divisor of the descriptor limit: handshakes of unauthenticated peers may take that part.
 const UNAUTHENTICATED_SHARE: usize = 4;
 /// First pause before a handshake frame that may be lost is retransmitted. A peer that computes
 /// answers late, and shorter pauses would only repeat what it has not read yet.

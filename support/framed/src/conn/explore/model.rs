@@ -230,8 +230,7 @@ impl Model {
             handshake_timeout: wait(self.size.timeouts != Timeouts::Never),
             backoff_min: Duration::ZERO,
             backoff_max: Duration::ZERO,
-            // Where frames of handshakes are lost, promises do not time out: a timeout would hide a
-            // missing retransmission.
+            // A timeout would hide that a lost frame of a promise is not retransmitted.
             promise_timeout: wait(self.size.timeouts != Timeouts::Never && self.size.drops == 0),
             retransmit: if self.size.drops > 0 { Duration::ZERO } else { Duration::MAX },
             parting_timeout: wait(self.size.timeouts != Timeouts::Never),
@@ -486,8 +485,7 @@ impl Model {
         }
     }
 
-    /// Returns true if a frame is for the present connection. It is wrong if the machine takes a
-    /// frame of another connection for it.
+    /// Returns true if a frame is for the present connection, an error if it is taken for one.
     fn is_for(&self, w: &World, x: usize, slot: Slot, of: Slot) -> Result<bool, Stop> {
         let side = &w.sides[x];
         if side.machine.slots.opened(slot).is_none() {
