@@ -40,6 +40,7 @@
 
 #![forbid(unsafe_code)]
 
+mod collector;
 mod error;
 pub mod establish;
 mod frame;

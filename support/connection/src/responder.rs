@@ -2,7 +2,8 @@
 
 use netmod_core::{GroupId, PeerName};
 
-use crate::frame::{Collector, Frame, FrameType, MAC_LEN};
+use crate::collector::Collector;
+use crate::frame::{Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
 use crate::{HelloError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 

@@ -1,7 +1,7 @@
 //! Terms of every length, and what is known of an initiator before it has proved anything.
 
 use super::*;
-use crate::frame::Collector;
+use crate::collector::Collector;
 
 /// Offset of the terms in a HELLO.
 const HELLO_TERMS: usize = HEADER_LEN + 96;

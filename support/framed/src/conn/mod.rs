@@ -52,6 +52,7 @@
 //! A VC that fails while it terminates goes to `Making`, and `Down` is the answer. Exploration of
 //! all orders of events (`explore`) holds the whole connection to its promises.
 
+mod accept;
 mod ending;
 #[cfg(test)]
 mod explore;
@@ -68,4 +69,5 @@ mod tests;
 mod types;
 
 pub use manager::Manager;
-pub use types::{Action, Env, InboundId, LocalTerms, Offer, Params, PeerTerms, To};
+pub use terms::{LocalTerms, PeerTerms};
+pub use types::{Action, Env, InboundId, Offer, Params, To};

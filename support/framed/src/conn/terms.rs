@@ -17,11 +17,49 @@
 
 use netmod_connection::{Terms, TermsTooLong};
 
-use super::{LocalTerms, PeerTerms};
 use crate::wire::{FRAME_HEADER, Slot};
 
 const LAYOUT: u8 = 3;
 const FIXED: usize = 18;
+
+/// This side's part of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LocalTerms {
+    /// Index of this process's endpoint that carries the connection.
+    pub port: u8,
+    /// Index of the peer's endpoint.
+    pub peer_port: u8,
+    /// Units that the peer may send before any come back.
+    pub window: u16,
+    /// The longest frame that this side takes, in bytes.
+    pub frame: u32,
+    /// Index of the receive context of this process's endpoint.
+    pub context: u8,
+    /// This side's end of the connection, in the device's words; empty where nothing is to be
+    /// connected.
+    pub end: Box<[u8]>,
+    /// The address of the endpoint, as the device gives it.
+    pub address: Box<[u8]>,
+}
+
+/// The peer's part of a connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PeerTerms {
+    /// Its name for the connection: goes into the header of all that is sent to it.
+    pub slot: Slot,
+    /// Index of its endpoint that carries the connection.
+    pub port: u8,
+    /// Units that may be sent to it before any come back.
+    pub window: u16,
+    /// The longest frame that it takes, in bytes.
+    pub frame: u32,
+    /// Index of the receive context of that endpoint that takes frames for it.
+    pub context: u8,
+    /// Its end of the connection, in the device's words; empty where nothing is to be connected.
+    pub end: Box<[u8]>,
+    /// The address of that endpoint.
+    pub address: Box<[u8]>,
+}
 
 pub(super) fn emit(terms: &LocalTerms, slot: Slot) -> Result<Terms, TermsTooLong> {
     let mut b = Vec::with_capacity(FIXED + terms.address.len());
