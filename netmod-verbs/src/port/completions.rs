@@ -123,9 +123,9 @@ impl<H: Hca> Port<H> {
             return None;
         }
         let owner = self.tx.owners.get_mut(buffer as usize)?;
-        let (vc, word) = (owner.vc, owner.word.take());
-        if let Some(word) = word.filter(|_| !status.is_success()) {
-            return Some(Done::WordFailed { vc, word });
+        let (vc, reset) = (owner.vc, owner.reset.take());
+        if let Some(reset) = reset.filter(|_| !status.is_success()) {
+            return Some(Done::ResetFailed { vc, reset });
         }
         Some(Done::Sent { vc })
     }

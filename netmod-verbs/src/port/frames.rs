@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
-use netmod_framed::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, Word};
+use netmod_framed::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::endpoint::Endpoints;
@@ -52,8 +52,8 @@ impl<H: Hca> Port<H> {
         let frame = device::Port::buffer(self, buffer).first_chunk::<FRAME_HEADER>().copied();
         let last =
             |frame: &[u8; FRAME_HEADER]| FrameHeader::parse(frame).is_some_and(|h| h.kind == Kind::Reset);
-        let word = frame.filter(last).map(|frame| Box::new(Word { to, frame }));
-        Owner { vc, word }
+        let reset = frame.filter(last).map(|frame| Box::new(ResetFrame { to, frame }));
+        Owner { vc, reset }
     }
 
     fn transfer(
@@ -128,7 +128,7 @@ impl<H: Hca> device::Port for Port<H> {
         self.endpoints.close(endpoint);
     }
 
-    fn bury_end(&mut self, endpoint: u64) {
+    fn fail_end(&mut self, endpoint: u64) {
         self.endpoints.declare_dead(endpoint);
     }
 

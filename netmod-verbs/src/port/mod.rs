@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 
 use hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
 use netmod_core::{PeerName, VcId};
-use netmod_framed::device::{Done, Oddities, Refused, Word};
+use netmod_framed::device::{Done, Oddities, Refused, ResetFrame};
 use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
@@ -122,7 +122,7 @@ impl Of {
 struct Owner {
     vc: VcId,
     /// The last frame of a connection.
-    word: Option<Box<Word>>,
+    reset: Option<Box<ResetFrame>>,
 }
 
 /// The buffers of outgoing frames.
@@ -143,7 +143,7 @@ impl SendBuffers {
             block: Some(block),
             free: (0..TX_BUFFERS as u32).rev().collect(),
             reserved,
-            owners: (0..TX_BUFFERS).map(|_| Owner { vc: VcId::from_wire(0), word: None }).collect(),
+            owners: (0..TX_BUFFERS).map(|_| Owner { vc: VcId::from_wire(0), reset: None }).collect(),
         }
     }
 }

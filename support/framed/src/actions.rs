@@ -9,6 +9,7 @@ use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use netmod_connection::RejectReason;
 
+use crate::backoff::Backoff;
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
@@ -17,17 +18,16 @@ use crate::link::{FrameVc, Open, cost};
 use crate::netmod::FrameNetmod;
 use crate::outbox::Out;
 use crate::shutdown::Ending;
-use crate::turn::Turn;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
 impl<D: Device> FrameNetmod<D> {
-    /// Tells the manager something, and does what it asks for.
+    /// Calls the manager, and carries out its actions.
     pub(crate) fn manage(&mut self, core: &mut Core, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
         self.manage_later(f);
         self.act(core);
     }
 
-    /// Tells the manager something; what it asks for is done by the next poll.
+    /// Calls the manager; the next poll carries out its actions.
     pub(crate) fn manage_later(&mut self, f: impl FnOnce(&mut Manager, &mut Env<'_>)) {
         let (own, ports, links) = (&self.own, &mut self.ports, &mut self.links);
         let leaving = &mut self.addresses.leaving;
@@ -51,10 +51,10 @@ impl<D: Device> FrameNetmod<D> {
         f(&mut self.connections.manager, &mut env);
     }
 
-    /// Does what the manager has asked for, in order, and what that leads to.
+    /// Carries out the manager's actions in order, with those that they lead to.
     pub(crate) fn act(&mut self, core: &mut Core) {
         while !self.connections.actions.is_empty() {
-            // One at a time: what one leads to comes behind those that were asked for before.
+            // One at a time: an action that another leads to comes behind those before it.
             let action = self.connections.actions.remove(0);
             self.carry_out(core, action);
         }
@@ -76,7 +76,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Action::Shake { to, kind, slot, bytes } => {
-                // The last word of a handshake is the first frame of the connection.
+                // The last frame of a handshake is the first one of the connection.
                 let Some(dest) = self.open_dest(to).or_else(|| self.dest(to)) else { return };
                 let header = FrameHeader { kind, ask: false, returned: 0, slot, seq: 0 };
                 let mut frame = Vec::with_capacity(FRAME_HEADER + bytes.len());
@@ -88,8 +88,7 @@ impl<D: Device> FrameNetmod<D> {
             Action::Control { to, kind, slot } => self.control(core, to, kind, slot),
             Action::Opened { vc, to, port, peer } => self.opened_one(core, vc, to, port, &peer),
             Action::PeerLeft { vc, error } => {
-                // Of what it has not said to have read when it gave the connection up, nobody knows
-                // whether it has.
+                // Frames that the peer had not acknowledged when it left may be lost.
                 let unread = self.links.get(vc).and_then(|l| l.open.as_ref()).is_some_and(|o| !o.is_idle());
                 let unsaid = unread && error.kind() != VcErrorKind::Closed;
                 let error = (unsaid || self.matters(core, vc)).then_some(error);
@@ -100,7 +99,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Action::Terminated { vc } => {
-                if let Some(error) = self.links.get(vc).and_then(FrameVc::left_in_doubt) {
+                if let Some(error) = self.links.get(vc).and_then(FrameVc::loss_error) {
                     return self.down(core, vc, error);
                 }
                 self.close_one(core, vc);
@@ -143,8 +142,8 @@ impl<D: Device> FrameNetmod<D> {
         let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
         let Some(dest) = dest else { return };
         let header = match ours {
-            // To send to an address where nobody listens any more crashes some providers of
-            // libfabric (ofi_rxm 1.17).
+            // A send to an address without a listener crashes some providers of libfabric (ofi_rxm
+            // 1.17).
             Some((_, _, true)) => return,
             Some((_, open, false)) => {
                 let counts = matches!(kind, Kind::Fin | Kind::FinAck);
@@ -156,10 +155,10 @@ impl<D: Device> FrameNetmod<D> {
         let bytes = header.to_bytes().to_vec();
         let since = self.clock.now;
         let vc = ours.map(|(vc, _, _)| vc);
-        // An end may have failed, or fail before the word has left, and then nothing goes by it;
-        // another way may lose the word. Who has heard it does not mind to hear it again. But it
-        // may overtake data, which a process that ends has sent before: then the end is the only
-        // way, and whoever cannot be told by it finds that the process is gone.
+        // RESET goes by the connection's endpoint and by the address of its dials: the one may
+        // fail, the other may lose it, and a second RESET does no harm. By address it may overtake
+        // data. A process that is ending has sent data before, so it uses the endpoint only; a peer
+        // that misses it finds the process gone.
         let twice = kind == Kind::Reset && self.shutdown.ending != Ending::Abandoned;
         let other = self.dest(to).filter(|other| twice && *other != dest);
         if let Some(dest) = other {
@@ -168,14 +167,14 @@ impl<D: Device> FrameNetmod<D> {
         self.post(core, Out { dest, bytes, vc, since });
     }
 
-    /// Sends a frame of the manager's, behind those that wait for the same peer.
+    /// Sends a frame of the manager, behind those that wait for the same peer.
     pub(crate) fn post(&mut self, core: &mut Core, out: Out) {
         self.outbox.queue.push_back(out);
         self.push_outbox(core);
     }
 
-    /// Sends the manager's frames as far as the device takes them. What it will not take for one
-    /// peer holds up nobody else.
+    /// Sends the manager's frames as far as the device takes them. A frame refused for one peer
+    /// holds up no other peer.
     pub(crate) fn push_outbox(&mut self, core: &mut Core) {
         let mut kept: VecDeque<Out> = VecDeque::new();
         let mut failed = Vec::new();
@@ -198,20 +197,20 @@ impl<D: Device> FrameNetmod<D> {
         }
         self.outbox.queue = kept;
         for (vc, why) in failed {
-            self.shake_failed(core, vc, &why);
+            self.handshake_failed(core, vc, &why);
         }
     }
 
-    /// Returns the time that a frame is tried that may be given up. A handshake has deadlines of
-    /// its own; but a last word may be all that the peer ever hears of the end of its connection,
-    /// and is worth as much patience as making one.
+    /// Returns the time for which a frame is tried. A handshake has deadlines of its own. A RESET
+    /// may be all that the peer hears of the end of its connection, so it gets as long as
+    /// connecting.
     fn patience(&self, out: &Out) -> Duration {
         let shakes = [Kind::Dial as u8, Kind::Answer as u8].contains(&out.bytes[0]);
         if shakes { STALE } else { self.settings.connect_timeout }
     }
 
-    /// Not by injection: of what is injected nobody says that it has left, and an endpoint may be
-    /// closed behind it.
+    /// Sends a frame out of a buffer. Injection would not do: it reports no completion, and an
+    /// endpoint may be closed too early.
     fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
         let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
         if !port.has_room_for(out.dest.addr) {
@@ -233,7 +232,7 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     #[cold]
-    fn shake_failed(&mut self, core: &mut Core, vc: VcId, why: &str) {
+    fn handshake_failed(&mut self, core: &mut Core, vc: VcId, why: &str) {
         let Some(l) = self.links.get(vc) else { return };
         if l.open.is_some() {
             self.broken(core, vc, why);
@@ -257,11 +256,11 @@ impl<D: Device> FrameNetmod<D> {
             }
         };
         let first = self.links.get(vc).is_some_and(|l| self.connections.manager.identity().me() < l.peer);
-        let turn = self.ports[dest.port].looks_disturb().then(|| Box::new(Turn::new(first)));
+        let backoff = self.ports[dest.port].looks_disturb().then(|| Box::new(Backoff::new(first)));
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
-        // Somebody has come to a VC that was down: another process of that name, or one that had
-        // ended the connection.
+        // The VC may have been down: the peer is another process of that name, or had ended the
+        // connection.
         (l.down, l.life.gone) = (None, false);
         let window = u32::from(peer.window);
         let open = Open::new(dest, peer.slot, frame, window);
@@ -270,8 +269,8 @@ impl<D: Device> FrameNetmod<D> {
         } else {
             open
         });
-        (l.via, l.traffic.turn) = (to, turn);
-        (l.doubt, l.life.unread) = (None, false);
+        (l.via, l.traffic.backoff) = (to, backoff);
+        (l.probe, l.life.unread) = (None, false);
         core.reset_receive(vc);
         if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
@@ -283,12 +282,12 @@ impl<D: Device> FrameNetmod<D> {
         core.note_staged();
     }
 
-    /// The connection of a VC is over, and the VC goes on.
+    /// Closes the connection of a VC that goes on.
     fn close_one(&mut self, core: &mut Core, vc: VcId) {
         self.liveness.unwatch(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        (l.traffic.turn, self.flow.awaited) = (None, None);
+        (l.traffic.backoff, self.flow.awaited) = (None, None);
         let open = l.open.take();
         l.life.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)
@@ -305,13 +304,13 @@ impl<D: Device> FrameNetmod<D> {
         let Some(l) = self.links.get(vc) else { return false };
         let open = core.vc(vc).is_some_and(|v| {
             let in_use = v.state.can_receive() || v.state.needs_close() || v.state == VcState::CloseAcked;
-            // Of a message that has begun to come the rest never will.
+            // The rest of a message that is being received never comes.
             in_use || v.recv_active().is_some() || v.pending_pkt_len() > 0
         });
         open || l.queue.is_within() || l.traffic.transfers > 0 || l.stalled.is_some()
     }
 
-    /// The VC is of no use any more, as this side has found: its peer is told.
+    /// Fails a VC because of an error on this side, and tells the peer.
     pub(crate) fn fail(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         if self.links.get(vc).is_none_or(|l| l.down.is_some()) {
             return;
@@ -319,8 +318,8 @@ impl<D: Device> FrameNetmod<D> {
         self.manage(core, |m, env| m.abort(vc, error, env));
     }
 
-    /// The peer has died: nothing is said to it, and nothing waits for it.
-    pub(crate) fn bury(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+    /// Fails a VC whose peer is dead: nothing is sent to it any more.
+    pub(crate) fn declare_dead(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         if let Some(l) = self.links.get_mut(vc) {
             l.life.gone = true;
         }
@@ -328,7 +327,7 @@ impl<D: Device> FrameNetmod<D> {
         self.fail(core, vc, error);
     }
 
-    /// The manager says that the VC has failed.
+    /// Reports a VC that the manager has failed.
     fn down(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         let Some(l) = self.links.get_mut(vc) else { return };
         l.terminating = false;
@@ -353,7 +352,7 @@ impl<D: Device> FrameNetmod<D> {
             {
                 stalled.into_iter().for_each(|stalled| port.give_back(stalled.buffer));
                 if l.life.gone {
-                    port.bury_end(open.dest.addr);
+                    port.fail_end(open.dest.addr);
                 }
             }
         }
@@ -376,7 +375,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         if self.clock.is_check_due() {
             self.check_refused(core);
-            self.look_into_doubts(core);
+            self.probe_losses(core);
             self.tell_life();
         }
         if self.liveness.deadline().is_some_and(|t| self.clock.now >= t) {
@@ -402,12 +401,12 @@ impl<D: Device> FrameNetmod<D> {
 }
 
 impl<D: Device> FrameNetmod<D> {
-    /// A device that takes nothing for a peer for so long as connecting may take has no way to it.
+    /// Fails VCs whose frames the device has refused for longer than the connect timeout.
     #[cold]
     fn check_refused(&mut self, core: &mut Core) {
         self.clock.checked();
         let limit = self.settings.connect_timeout;
-        // Whether a peer that is waited for lives is asked elsewhere.
+        // Liveness checks decide about peers that the device waits for.
         let waits = |l: &FrameVc| {
             l.open.is_some_and(|o| self.ports.get(o.dest.port).is_some_and(|p| p.waits_for_peer(o.dest.addr)))
         };
@@ -427,7 +426,7 @@ impl<D: Device> FrameNetmod<D> {
 
 /// Liveness of peers.
 impl<D: Device> FrameNetmod<D> {
-    /// Begins to ask after the peer of an open connection, as soon as its card is known.
+    /// Begins liveness checks of the peer of an open connection, as soon as its card is known.
     pub(crate) fn watch(&mut self, vc: VcId) {
         let (Some(life), Some(l)) = (&mut self.liveness.life, self.links.get_mut(vc)) else { return };
         match &l.way {
@@ -444,7 +443,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Asks after the peer of a VC without a connection, for as long as this is repeated.
+    /// Checks the peer of a VC without a connection for some time; the caller repeats the call
+    /// while it waits.
     #[cold]
     pub(crate) fn ask_after(&mut self, vc: VcId) {
         let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_none() && l.down.is_none()) else { return };
@@ -457,7 +457,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Tells the liveness checks what is known of peers without a probe.
+    /// Updates the liveness checks with what connections show.
     #[cold]
     fn tell_life(&mut self) {
         let Some(life) = &mut self.liveness.life else { return };
@@ -467,28 +467,28 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Asks after peers; those that have ended, and of whom nothing is left to be handled, are
-    /// given up.
+    /// Runs the liveness checks. Dead peers are given up once nothing of them is left to be
+    /// handled.
     #[cold]
     fn ask_life(&mut self, core: &mut Core, events: &Events) {
         for (vc, verdict) in self.liveness.poll(self.clock.now) {
             let Some(l) = self.links.get(vc) else { continue };
             let peer = l.peer;
             if l.open.is_none() && self.clock.now > l.life.wanted_until {
-                // Nobody waits for it any more.
+                // No caller waits for it any more.
                 self.liveness.unwatch(vc);
                 continue;
             }
-            self.say_again(core, vc, verdict);
+            self.retransmit_resets(core, vc, verdict);
             if verdict == Verdict::Dead && !events.concern(vc) && self.work.backlog.is_empty() {
                 let text = "the process has ended, as its host says; has it failed?";
-                self.bury(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
+                self.declare_dead(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
             }
         }
     }
 }
 
-/// The VC that a frame of the manager's belongs to.
+/// Returns the VC to which a frame of the manager belongs.
 fn vc_of(to: To) -> Option<VcId> {
     match to {
         To::Vc(vc) => Some(vc),
@@ -496,11 +496,11 @@ fn vc_of(to: To) -> Option<VcId> {
     }
 }
 
-/// Time that a peer without a connection is probed after somebody has last waited for it: many are
-/// waited for in turn.
+/// Time for which a peer without a connection is probed after the last call that waited for it:
+/// callers wait for many peers in turn.
 const WANTED: Duration = Duration::from_secs(120);
-/// After so long a handshake's frame to somebody who is forgotten is given up, if the device will
-/// not take it.
+/// Time after which a handshake frame to a forgotten peer is given up if the device does not take
+/// it.
 const STALE: Duration = Duration::from_secs(2);
-/// The VC of frames that are of none.
+/// The VC named for frames that belong to none.
 const NOBODY: VcId = VcId::from_wire(0);

@@ -1,4 +1,4 @@
-//! Addresses of peers in the ports' address vectors: each once, for as long as somebody needs it.
+//! Addresses of peers in the ports' address vectors, each inserted once and counted by its users.
 
 use std::collections::HashMap;
 
@@ -23,12 +23,12 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     entries: HashMap<(usize, u8, Box<[u8]>), Entry>,
-    /// Addresses that nobody needs any more, but to which something may still be on its way.
+    /// Addresses without users, to which frames may still be in flight.
     leaving: Vec<Dest>,
 }
 
 impl Book {
-    /// Makes a receive context at an address known to a port.
+    /// Inserts a receive context at an address into a port's vector, or adds a user.
     ///
     /// # Errors
     /// What the device says.
@@ -45,8 +45,8 @@ impl Book {
         }
         let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
         let addr = of.insert(address, context)?;
-        // An address that was about to be removed has its number still: it was not inserted, but
-        // has one user more.
+        // An address that was about to be removed is in the vector still: the insertion added a use
+        // there, which is taken back.
         let dest = Dest { port, addr };
         if let Some(at) = self.leaving.iter().position(|d| *d == dest) {
             self.leaving.swap_remove(at);
@@ -56,7 +56,7 @@ impl Book {
         Ok(dest)
     }
 
-    /// One who needed it does not any more.
+    /// Takes back one use of an address.
     pub(crate) fn release(&mut self, dest: Dest) {
         let found = self.entries.iter_mut().find(|(k, e)| k.0 == dest.port && e.addr == dest.addr);
         let Some((key, entry)) = found else { return };
@@ -68,8 +68,8 @@ impl Book {
         }
     }
 
-    /// Takes addresses that nobody needs out of the vectors of ports on which nothing is under way.
-    /// `waits`: whether a frame for it has yet to be sent.
+    /// Removes addresses without users from the vectors of ports on which nothing is in flight.
+    /// `waits` is true of those for which a frame has yet to be sent.
     pub(crate) fn settle(&mut self, ports: &mut [impl Port], waits: impl Fn(Dest) -> bool) {
         self.leaving.retain(|d| {
             let Some(port) = ports.get_mut(d.port) else { return false };

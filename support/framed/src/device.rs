@@ -1,8 +1,9 @@
-//! The devices under netmods of this kind: they move frames between endpoints and, perhaps, memory.
+//! Devices: they move frames between endpoints and, perhaps, memory.
 //!
-//! A [`Device`] is what a process has opened, as its card says it; a [`Port`] is one of its
-//! endpoints, with buffers and operations. Buffers of a port are numbered. One that was taken is
-//! the netmod's until it is sent or given back; a frame that came is lent until it is released.
+//! A [`Device`] is what a process has opened, and describes it in the card. A [`Port`] is one of
+//! its endpoints, with buffers and operations. Buffers of a port are numbered. A buffer that was
+//! taken is the netmod's until it is sent or given back; a received frame is lent until it is
+//! released.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -61,7 +62,7 @@ pub struct Settings {
     pub window: usize,
     /// Most bytes that are registered at once; 0: any.
     pub register_max: usize,
-    /// From the first wish to send until the VC is reported down.
+    /// Time from the first message to send until the VC is reported down.
     pub connect_timeout: Duration,
     /// Number of unanswered dials within that time: more where handshakes may be lost.
     pub dials: u32,
@@ -69,7 +70,7 @@ pub struct Settings {
     pub hello_max: usize,
 }
 
-/// A way to a peer.
+/// A route to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     /// This process's port.
@@ -101,7 +102,7 @@ pub struct Opened<D: Device> {
 pub trait Device: Debug + Send + Sized {
     /// The netmod's name, as in `NETMOD=` and in cards.
     const NAME: &'static str;
-    /// For people.
+    /// Name for human readers.
     const WORDS: Words;
     /// True if each received frame takes a buffer of its port, whatever its length. Then it takes
     /// as much of the window as the longest one. Both sides of a connection must agree: the card's
@@ -118,7 +119,7 @@ pub trait Device: Debug + Send + Sized {
     /// open.
     ///
     /// # Errors
-    /// Why nothing was opened, for people.
+    /// The reason why nothing was opened, for human readers.
     fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, String>;
 
     /// Returns the part of the configuration that governs connections.
@@ -133,13 +134,14 @@ pub trait Device: Debug + Send + Sized {
     /// Returns the route to a process with this card.
     ///
     /// # Errors
-    /// Why that is not possible, for people.
+    /// The reason why there is no route, for human readers.
     fn way_to(&self, card: &Card) -> Result<Way, String>;
 
-    /// This side's terms for a connection between two ports; `None` if there is no such port.
+    /// Returns this side's terms for a connection between two ports; `None` if there is no such
+    /// port.
     fn terms(&self, port: u8, peer_port: u8) -> Option<LocalTerms>;
 
-    /// A port's name, for people.
+    /// Returns a port's name for human readers.
     fn name_of(&self, port: usize) -> String;
 
     /// Describes what is open, for human readers.
@@ -184,7 +186,7 @@ pub enum Done {
         /// The device's reason.
         why: String,
     },
-    /// The way to the peer of a VC has failed, of which no frame is to be told.
+    /// The route to the peer of a VC has failed, and no frame reports it.
     Lost {
         /// The VC.
         vc: VcId,
@@ -198,16 +200,16 @@ pub enum Done {
         /// The device's reason, if it failed.
         result: Result<(), String>,
     },
-    /// The last word on a connection has not left.
-    WordFailed {
+    /// The RESET of a connection has not left.
+    ResetFailed {
         /// The VC.
         vc: VcId,
         /// The frame.
-        word: Box<Word>,
+        reset: Box<ResetFrame>,
     },
-    /// Something has failed, and it is not known whose frames are lost.
-    Doubt {
-        /// It may have been a transfer.
+    /// Frames may be lost, and the device does not know on which connection.
+    MaybeLost {
+        /// True if a transfer may have failed.
         transfers: bool,
     },
 }
@@ -216,14 +218,14 @@ pub enum Done {
 ///
 /// [`Kind::Reset`]: crate::wire::Kind::Reset
 #[derive(Clone, Copy, Debug)]
-pub struct Word {
+pub struct ResetFrame {
     /// Its destination.
     pub to: u64,
     /// All of it.
     pub frame: [u8; FRAME_HEADER],
 }
 
-/// Counts of what should not happen.
+/// Counters of events that should not happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
     /// Completions of no operation under way.
@@ -267,7 +269,7 @@ pub trait Port: Debug + Send {
     /// A registration of memory. It must be closed, see [`Port::deregister`], before its port is.
     type Registration: Debug + Send;
 
-    /// Makes an endpoint of a peer known; the number that frames are sent to.
+    /// Inserts the address of a peer's endpoint; returns the number by which frames are sent to it.
     ///
     /// # Errors
     /// What the device says.
@@ -279,9 +281,9 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn remove(&mut self, to: u64) -> Result<(), String>;
 
-    /// Makes this side's end of a connection of a VC, if the device connects endpoints one by one.
-    /// `address` is that of the peer's endpoint, `offered` its word of its own end, if it has
-    /// dialled.
+    /// Makes this side's endpoint for a connection of a VC, if the device connects endpoints one by
+    /// one. `address` is that of the peer's endpoint; `offered` are the peer's bytes for its own
+    /// endpoint, if it has dialled.
     ///
     /// # Errors
     /// What the device says.
@@ -294,22 +296,21 @@ pub trait Port: Debug + Send {
         Ok(None)
     }
 
-    /// Connects an end with the peer's, by the peer's word of that. Frames can then be sent to it,
-    /// or soon.
+    /// Connects an endpoint with the peer's, described by the bytes `theirs`. Frames can be sent to
+    /// it now or soon.
     ///
     /// # Errors
-    /// What is wrong with that word, or what the device says.
+    /// The fault in the bytes, or what the device says.
     fn connect_end(&mut self, _end: u64, _theirs: &[u8]) -> Result<(), String> {
         Ok(())
     }
 
-    /// Nothing more is sent to an end. What is on its way may still arrive; then the end is closed.
+    /// Closes an endpoint once the frames in flight have arrived: nothing more is sent to it.
     fn close_end(&mut self, _end: u64) {}
 
-    /// The process at an end's other side has died. The end is closed, and what is under way to it
-    /// fails as soon as the device can make it: nobody waits until the device has noticed by itself
-    /// that nobody answers.
-    fn bury_end(&mut self, _end: u64) {}
+    /// Closes an endpoint whose peer is dead. Frames in flight fail as soon as the device can make
+    /// them, not when it notices the death itself.
+    fn fail_end(&mut self, _end: u64) {}
 
     /// Returns true if an endpoint waits for the peer, not the device, before it takes frames: that
     /// may take as long as the peer computes.
@@ -317,7 +318,7 @@ pub trait Port: Debug + Send {
         false
     }
 
-    /// The present, whenever it has changed.
+    /// Tells the present time, whenever it has changed.
     fn tick(&mut self, _now: Time) {}
 
     /// Most frames of one VC that may be on their way out of buffers: a peer that takes nothing
@@ -355,13 +356,13 @@ pub trait Port: Debug + Send {
     /// If it does not go.
     fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused>;
 
-    /// A buffer for a frame, if one is free. It must be sent or given back.
+    /// Takes a buffer for a frame, if one is free. It must be sent or given back.
     fn take_buffer(&mut self) -> Option<u32>;
 
     /// Gives a buffer back that was not sent.
     fn give_back(&mut self, buffer: u32);
 
-    /// A buffer that was taken, to be filled.
+    /// Returns the bytes of a buffer that was taken, to be filled.
     fn buffer(&mut self, buffer: u32) -> &mut [u8];
 
     /// Sends the first bytes of a buffer that was taken; it is free after [`Done::Sent`].
@@ -370,7 +371,8 @@ pub trait Port: Debug + Send {
     /// If it does not go; the buffer is still the caller's.
     fn send(&mut self, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<(), Refused>;
 
-    /// Makes progress, and takes up to `most` completions; how many. See [`Port::completion`].
+    /// Makes progress, and takes up to `most` completions. Returns their number; see
+    /// [`Port::completion`].
     fn poll(&mut self, most: usize) -> usize;
 
     /// Has a device that makes progress only within calls do so. Takes no completions.
@@ -383,14 +385,13 @@ pub trait Port: Debug + Send {
     /// another one covers.
     fn next_other(&mut self) -> Option<Done>;
 
-    /// A frame that was reported, to be looked at.
+    /// Returns a reported frame.
     fn frame(&self, buffer: u32, at: u32, len: u32) -> RxBytes<'_>;
 
-    /// A part of a frame that was reported, to be lent to the engine, which gives it back by
-    /// [`Port::release`].
+    /// Lends a part of a reported frame to the engine, which gives it back by [`Port::release`].
     fn lend(&self, buffer: u32, at: u32, len: u32, token: u64) -> RxBuf;
 
-    /// A frame of the buffer is of no use any more.
+    /// Gives back a received frame of the buffer.
     fn release(&mut self, buffer: u32);
 
     /// Closes the endpoint for good: the device lets go of all memory, and nothing is sent or

@@ -1,4 +1,4 @@
-//! The end of a netmod: orderly, or not.
+//! The end of a netmod: in order, or abandoned.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::shutdown::Ending;
 /// Time that `finalize` waits for peers: longer than connections wait for the answer to their FIN,
 /// so that RESET still goes out.
 const PARTING: Duration = Duration::from_secs(3);
-/// Most looks of a process that ends whether its last frames are out.
+/// Most checks of a process that ends for its last frames to leave.
 const LAST_LOOKS: usize = 1000;
 
 impl<D: Device> FrameNetmod<D> {
-    /// Ends all connections, in order and for a while; then closes everything.
+    /// Ends all connections in order, for a limited time; then closes everything.
     pub(crate) fn end(&mut self, core: &mut Core, now: Time) -> Finalize {
         self.clock.now = self.clock.now.max(now);
         if self.shutdown.ending == Ending::Over {
@@ -28,7 +28,7 @@ impl<D: Device> FrameNetmod<D> {
             for vc in all {
                 if let Some(l) = self.links.get_mut(vc) {
                     l.ready = false;
-                    // What was to be sent before goes out; then the peer is told.
+                    // Queued messages go out first; then the peer is told.
                     if l.open.is_some() && !l.terminating {
                         l.terminating = true;
                         self.pump(core, vc);
@@ -50,8 +50,7 @@ impl<D: Device> FrameNetmod<D> {
         Finalize::Done
     }
 
-    /// Tells peers that their connections are gone, as far as that is done without waiting for
-    /// anybody.
+    /// Tells peers that their connections are gone, without waiting for any of them.
     fn abandon(&mut self) {
         let mut core = Core::default();
         self.shutdown.ending = Ending::Abandoned;
@@ -72,7 +71,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Nothing is left: no endpoint, no registration, no descriptor.
+    /// Closes every endpoint, registration and descriptor.
     fn closed(&mut self) {
         self.outbox.queue.clear();
         self.work.backlog.clear();
@@ -80,7 +79,7 @@ impl<D: Device> FrameNetmod<D> {
         self.waiter = None;
         self.liveness.life = None;
         if self.transfers.are_running() {
-            // The device ends what it does with memory before that is taken from it.
+            // The device must stop using memory before the memory is taken from it.
             self.ports.iter_mut().for_each(Port::quiesce);
         }
         self.transfers.close_all(&self.ports);
@@ -89,8 +88,7 @@ impl<D: Device> FrameNetmod<D> {
 }
 
 impl<D: Device> Drop for FrameNetmod<D> {
-    /// A process that ends without finalizing: its peers are told, and nothing of it stays in the
-    /// system.
+    /// Tells the peers if the process has not finalized, and leaves nothing in the system.
     fn drop(&mut self) {
         if self.shutdown.ending != Ending::Over && !self.ports.is_empty() {
             self.abandon();

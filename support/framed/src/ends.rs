@@ -1,8 +1,8 @@
 //! This side's ends of connections, where a device connects endpoints one by one (queue pairs).
 //!
-//! A VC has at most one of each kind: one that its own dial offers, one that was promised to a dial
-//! of the peer's, one in use. The two former last until a connection is made, or the VC fails or
-//! goes: dials are repeated with the same end.
+//! A VC has at most one endpoint of each kind: one that its own dial offers, one promised to a dial
+//! of the peer, one in use. The first two last until a connection is made, or the VC fails or is
+//! removed: a repeated dial offers the same endpoint.
 
 use netmod_core::VcId;
 
@@ -29,7 +29,7 @@ pub(crate) struct Ends {
     used: Option<End>,
 }
 
-/// Ends of which no VC has need any more. Their last words may still wait for the device.
+/// Endpoints that no VC needs any more. Their last frames may still wait for the device.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving(Vec<Dest>);
 
@@ -44,8 +44,8 @@ impl Leaving {
         self.0.is_empty()
     }
 
-    /// Closes those for which nothing is left to be sent. `waits`: whether a frame for it has yet
-    /// to be.
+    /// Closes endpoints for which nothing is left to be sent. `waits` is true of those for which a
+    /// frame has yet to be sent.
     pub(crate) fn settle<P: Port>(&mut self, ports: &mut [P], waits: impl Fn(Dest) -> bool) {
         self.0.retain(|end| {
             let keep = waits(*end);
@@ -72,13 +72,12 @@ impl Ends {
         Some(Dest { port: end.port, addr: end.number })
     }
 
-    /// The connection is over. What is promised to a next one stays.
+    /// Closes the endpoint in use. One promised to the next connection stays.
     pub(crate) fn close_used(&mut self, leaving: &mut Leaving) {
         leaving.add(self.used.take());
     }
 
-    /// The VC has failed, and dials no more. What is promised to somebody who has dialled since
-    /// stays.
+    /// Closes the endpoints of a VC that has failed. One promised to a dial since then stays.
     pub(crate) fn fail(&mut self, leaving: &mut Leaving) {
         self.close_used(leaving);
         leaving.add(self.dialled.take());
@@ -139,8 +138,8 @@ impl Ends {
         connected
     }
 
-    /// A connection was made: where its frames go if it has an end of its own. `theirs`: the peer's
-    /// word of its end.
+    /// Returns the destination of a new connection's frames if it has an endpoint of its own.
+    /// `theirs` are the peer's bytes for its endpoint.
     ///
     /// # Errors
     /// What the device says.

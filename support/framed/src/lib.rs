@@ -1,19 +1,19 @@
-//! A netmod over any device that moves frames: what netmods over libfabric and over verbs have in
-//! common.
+//! A netmod over any device that moves frames: the common part of the netmods over libfabric and
+//! over verbs.
 //!
-//! The [`device`] sends frames to numbered addresses and says when they have left; it moves memory,
-//! if it can. All else is here: connections with an authenticated hello ([`conn`]), the stream of
-//! each VC in frames, windows, one-sided transfers in parts, the death of peers ([`life`]).
-//! [`wire`] is what frames look like.
+//! The [`device`] sends frames to numbered addresses, reports when they have left, and moves memory
+//! if it can. All else is here: connections with an authenticated handshake ([`conn`]), the stream
+//! of each VC in frames, windows, one-sided transfers in parts, the death of peers ([`life`]).
+//! [`wire`] has the layout of frames.
 
 mod actions;
 mod addresses;
+mod backoff;
 mod book;
 mod clock;
 pub mod conn;
 mod connections;
 pub mod device;
-mod doubt;
 mod ending;
 mod ends;
 mod flow;
@@ -24,6 +24,7 @@ mod loss_probe;
 pub mod memory;
 mod netmod;
 mod outbox;
+mod probes;
 mod recv;
 mod rma;
 mod send;
@@ -32,7 +33,6 @@ mod stage;
 mod sys;
 mod token;
 mod transfers;
-mod turn;
 mod vc_life;
 pub mod wire;
 mod work;

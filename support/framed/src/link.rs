@@ -5,12 +5,12 @@ use netmod_core::{
     Core, HDR_LEN, Header, Message, PeerName, RxBytes, SendQueue, Time, VcError, VcErrorKind, VcId,
 };
 
+use crate::backoff::{Backoff, Counts};
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Way;
 use crate::ends::Ends;
 use crate::loss_probe::LossProbe;
-use crate::turn::{Counts, Turn};
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, units};
 
 /// A half of a message's header, in words.
@@ -80,7 +80,7 @@ pub(crate) struct Open {
     /// sides take the same.
     lone: Duplex<Half>,
     /// True if frames may be lost: the peer is to be asked how many it has sent.
-    pub(crate) doubts: bool,
+    pub(crate) probing: bool,
     /// True if the peer has asked so.
     pub(crate) asked: bool,
     /// Time since which the device refuses frames, or [`Time::NEVER`].
@@ -124,7 +124,7 @@ impl Open {
             next_out: 0,
             next_in: 0,
             lone: Duplex::default(),
-            doubts: false,
+            probing: false,
             asked: false,
             refused_since: Time::NEVER,
         }
@@ -188,7 +188,7 @@ impl Open {
 
     /// The header of a CREDIT.
     pub(crate) fn credit(&self) -> FrameHeader {
-        FrameHeader { ask: self.doubts, ..self.other(Kind::Credit, self.next_out) }
+        FrameHeader { ask: self.probing, ..self.other(Kind::Credit, self.next_out) }
     }
 
     /// Counts a sent DATA or SHORT frame of so many bytes.
@@ -202,7 +202,7 @@ impl Open {
     /// Notes that a CREDIT has gone.
     pub(crate) fn credit_sent(&mut self) {
         self.told = self.taken;
-        (self.doubts, self.asked) = (false, false);
+        (self.probing, self.asked) = (false, false);
     }
 
     /// A frame has come that says how many DATA frames were sent before it.
@@ -282,7 +282,7 @@ impl Open {
     /// DATA frame that says it, or how many frames there were, or asks for that.
     #[inline]
     pub(crate) fn owes_credit(&self, window: u32) -> bool {
-        self.taken.wrapping_sub(self.told) > window / 4 || self.doubts || self.asked
+        self.taken.wrapping_sub(self.told) > window / 4 || self.probing || self.asked
     }
 }
 
@@ -310,7 +310,7 @@ pub(crate) struct Traffic {
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
     /// Reply back-off of the open connection, if polls disturb the sender.
-    pub(crate) turn: Option<Box<Turn>>,
+    pub(crate) backoff: Option<Box<Backoff>>,
 }
 
 /// The netmod's part of a VC.
@@ -322,7 +322,7 @@ pub(crate) struct FrameVc {
     /// The route to it, by its card.
     pub(crate) way: Option<Way>,
     /// Frames of the connection may be lost.
-    pub(crate) doubt: Option<Box<LossProbe>>,
+    pub(crate) probe: Option<Box<LossProbe>>,
     /// The destination of dials, once there was one.
     pub(crate) dial: Option<Dest>,
     pub(crate) ends: Ends,
@@ -348,7 +348,7 @@ impl FrameVc {
             life: PeerLife::default(),
             traffic: Traffic::default(),
             way: None,
-            doubt: None,
+            probe: None,
             dial: None,
             ends: Ends::default(),
             open: None,
@@ -364,11 +364,11 @@ impl FrameVc {
 
     /// Returns the error of a connection that ends in doubt: frames may be lost, and the peer has
     /// not said since how many there were.
-    pub(crate) fn left_in_doubt(&self) -> Option<VcError> {
+    pub(crate) fn loss_error(&self) -> Option<VcError> {
         let text = "frames may be lost, and the process has not said how many there were; did it, or its host, fail?";
-        let doubtful =
-            self.open.is_some() && self.doubt.as_ref().is_some_and(|d| d.is_doubt(self.life.heard));
-        doubtful.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
+        let lost =
+            self.open.is_some() && self.probe.as_ref().is_some_and(|d| d.suspects_loss(self.life.heard));
+        lost.then(|| VcError::new(VcErrorKind::Lost, Some(self.peer), text))
     }
 
     /// Returns true if the peer owes something: room in its window, or the end of a transfer.

@@ -118,7 +118,7 @@ fn a_credit_tells_what_is_missing_and_asks() {
     assert_eq!(p.b.on_count(p.a.credit().seq), Err(Wrong::Gap));
     // A question is due at once, and asked once; so is the answer.
     assert!(!p.a.credit().ask && !p.a.owes_credit(1024));
-    p.a.doubts = true;
+    p.a.probing = true;
     assert!(p.a.credit().ask && p.a.owes_credit(1024));
     p.a.credit_sent();
     assert!(!p.a.credit().ask && !p.a.owes_credit(1024));

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use netmod_core::Time;
 
-/// A connection that is in doubt, or whose peer is silent.
+/// A connection that may have lost frames, or whose peer is silent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LossProbe {
     /// True if frames may be lost.
-    pub(crate) doubts: bool,
-    /// Begin of the probe: whatever the peer says later settles it.
+    pub(crate) lossy: bool,
+    /// Begin of the probe: any later frame of the peer settles it.
     pub(crate) since: Time,
     /// Time of the next question.
     pub(crate) again: Time,
@@ -17,15 +17,15 @@ pub(crate) struct LossProbe {
 }
 
 impl LossProbe {
-    /// Returns true if nothing has settled it, given when the peer was heard of last. What it has
-    /// said since follows what was lost, and tells of it by its numbers.
+    /// Returns true if the probe is not settled, given the time of the peer's last frame. A later
+    /// frame follows the lost ones, and its number shows the loss.
     pub(crate) fn is_open(&self, heard: Time) -> bool {
         heard <= self.since
     }
 
-    /// Returns true if frames may be lost, as far as is known.
-    pub(crate) fn is_doubt(&self, heard: Time) -> bool {
-        self.doubts && self.is_open(heard)
+    /// Returns true if frames may be lost and no later frame has settled it.
+    pub(crate) fn suspects_loss(&self, heard: Time) -> bool {
+        self.lossy && self.is_open(heard)
     }
 }
 

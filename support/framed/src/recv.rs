@@ -1,4 +1,4 @@
-//! Receiving: frames find their connections, and are lent to the engine where they lie.
+//! Receiving: frames are matched with their connections, and lent to the engine in place.
 
 use std::collections::VecDeque;
 
@@ -10,11 +10,11 @@ use crate::netmod::FrameNetmod;
 use crate::token::token;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
-/// Looks for an answer in one poll, at a device's only port, where ranks take turns.
+/// Checks of a device's only port in one poll for an awaited reply.
 const LOOKS: u32 = 8;
 
 impl<D: Device> FrameNetmod<D> {
-    /// Takes what has come, as far as the batch has room.
+    /// Handles completions as far as the batch of events has room.
     #[inline]
     pub(crate) fn receive(&mut self, core: &mut Core, events: &mut Events) {
         if !self.work.backlog.is_empty() && !self.work_off(core, events) {
@@ -22,7 +22,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         let mut looks = 1;
         if let Some(vc) = self.flow.awaited.take() {
-            self.wait_for_answer(vc);
+            self.wait_for_reply(vc);
             looks = if self.ports.len() == 1 { LOOKS } else { 1 };
         }
         for port in 0..self.ports.len() {
@@ -36,8 +36,8 @@ impl<D: Device> FrameNetmod<D> {
                 looks -= 1;
             }
             for i in 0..n {
-                // What comes most does not go by way of what else may, and is read where it was
-                // written.
+                // Frames are the most frequent completions: they take the shortest path, and are
+                // read in place.
                 match self.ports[port].completion(i) {
                     Some(Done::Frame { buffer, at, len })
                         if !self.work.backlog.is_empty()
@@ -58,7 +58,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// For later, behind what was kept before.
+    /// Keeps a completion for later, behind those kept before.
     #[cold]
     #[inline(never)]
     fn keep(&mut self, port: usize, done: Done) {
@@ -66,14 +66,13 @@ impl<D: Device> FrameNetmod<D> {
     }
 
     #[inline(never)]
-    fn wait_for_answer(&mut self, vc: VcId) {
-        if let Some(turn) = self.links.get_mut(vc).and_then(|l| l.traffic.turn.as_mut()) {
-            turn.wait();
+    fn wait_for_reply(&mut self, vc: VcId) {
+        if let Some(backoff) = self.links.get_mut(vc).and_then(|l| l.traffic.backoff.as_mut()) {
+            backoff.wait();
         }
     }
 
-    /// Handles what a port has found, unless it must wait behind what was found before, or for the
-    /// engine.
+    /// Handles a completion, unless it must wait behind earlier ones, or for the engine.
     #[inline]
     fn take(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) {
         if !self.work.backlog.is_empty() {
@@ -83,8 +82,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Lets a port make progress, and keeps what it finds but the ends of transfers, which are
-    /// handled.
+    /// Lets a port make progress, and handles only the ends of transfers among its completions. The
+    /// rest is kept.
     pub(crate) fn progress_transfers(&mut self, port: usize) {
         let Some(p) = self.ports.get_mut(port) else { return };
         for i in 0..p.poll(usize::MAX) {
@@ -117,7 +116,7 @@ impl<D: Device> FrameNetmod<D> {
         true
     }
 
-    /// Handles what a port has found; it comes back if it must wait for the engine.
+    /// Handles a completion; returns it if it must wait for the engine.
     #[inline]
     fn handle(&mut self, core: &mut Core, port: usize, done: Done, events: &mut Events) -> Result<(), Done> {
         match done {
@@ -136,16 +135,16 @@ impl<D: Device> FrameNetmod<D> {
                 events.note_progress();
                 self.transfer_ended(number, result);
             }
-            Done::WordFailed { vc, word } => {
+            Done::ResetFailed { vc, reset } => {
                 self.sent(core, vc, events);
-                self.say_later(vc, port, &word);
+                self.retry_reset(vc, port, &reset);
             }
-            Done::Doubt { transfers } => self.doubt(port, transfers),
+            Done::MaybeLost { transfers } => self.suspect(port, transfers),
         }
         Ok(())
     }
 
-    /// A frame of the VC is out of its buffer.
+    /// Handles a frame of the VC that has left its buffer.
     #[inline]
     fn sent(&mut self, core: &mut Core, vc: VcId, events: &mut Events) {
         let Some(l) = self.links.get_mut(vc) else { return };
@@ -162,8 +161,7 @@ impl<D: Device> FrameNetmod<D> {
         if l.down.is_some() {
             return;
         }
-        // It may have been FIN_ACK, by whose count the peer would have told that something is
-        // missing.
+        // The frame may have been FIN_ACK, whose count shows the peer that frames are missing.
         if l.open.is_some() || l.life.unread {
             self.broken(core, vc, why);
         } else {
@@ -183,8 +181,8 @@ impl<D: Device> FrameNetmod<D> {
         events.room() > 0 && self.frame(core, port, buffer, at, len, events)
     }
 
-    /// A frame, for which the batch has room. False if it must wait until the engine has handled
-    /// what is in the batch.
+    /// Handles a frame, for which the batch has room. Returns false if it must wait until the
+    /// engine has handled the batch.
     #[inline(always)]
     fn frame(
         &mut self,
@@ -248,14 +246,14 @@ impl<D: Device> FrameNetmod<D> {
         true
     }
 
-    /// A frame of no connection that is open.
+    /// Handles a frame of no open connection.
     #[cold]
     fn stray(&mut self, core: &mut Core, slot: Slot) {
         self.stats.astray += 1;
         self.manage(core, |m, env| m.on_stray(slot, env));
     }
 
-    /// The peer does not keep to the protocol, or the network has lost something.
+    /// Fails a VC whose peer breaks the protocol, or whose network has lost frames.
     #[cold]
     fn wrong(&mut self, core: &mut Core, vc: VcId, wrong: Wrong) {
         let peer = self.links.get(vc).map(|l| l.peer);
@@ -280,7 +278,7 @@ impl<D: Device> FrameNetmod<D> {
         self.fail(core, vc, VcError::new(kind, peer, text));
     }
 
-    /// A frame that is no part of a VC's stream. False if it must wait.
+    /// Handles a frame that is no part of a VC's stream. Returns false if it must wait.
     #[inline(never)]
     fn other_frame(
         &mut self,
@@ -290,7 +288,7 @@ impl<D: Device> FrameNetmod<D> {
         header: FrameHeader,
         events: &mut Events,
     ) -> bool {
-        // What a frame says of a connection is true when what came before has been handled.
+        // A control frame takes effect behind the data before it.
         if header.kind != Kind::Credit && !events.is_empty() {
             return false;
         }
@@ -334,7 +332,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         match header.kind {
             Kind::Fin => {
-                // What was taken to be sent goes before the answer.
+                // Frames that are filled already go before the answer.
                 if self.links.get(vc).is_some_and(|l| l.stalled.is_some()) {
                     self.pump(core, vc);
                 }
@@ -348,7 +346,7 @@ impl<D: Device> FrameNetmod<D> {
         true
     }
 
-    /// Reports what arose outside the way of bytes.
+    /// Reports events that carry no data.
     #[inline(never)]
     pub(crate) fn report_pending(&mut self, events: &mut Events) {
         while let Some(ev) = self.work.events.pop_front() {

@@ -3,9 +3,9 @@
 use netmod_core::{Core, Event, Header, Message, Time, VcError, VcErrorKind, VcId};
 
 use crate::device::{Device, Port, Refused, Way};
-use crate::doubt::CREDIT_MAX;
 use crate::link::{FrameVc, OVERHEAD, Stalled, copy_message};
 use crate::netmod::{FrameNetmod, FrameStats};
+use crate::probes::CREDIT_MAX;
 use crate::shutdown::Ending;
 use crate::wire::{FRAME_HEADER, SHORT_FRAME, put_header};
 
@@ -21,8 +21,8 @@ impl<D: Device> FrameNetmod<D> {
         Err(VcError::new(VcErrorKind::Aborted, None, text))
     }
 
-    /// Sends a message of one frame at once, if nothing is before it and all allow it, or stages it
-    /// behind another one since the last poll.
+    /// Sends a message of one frame at once if nothing waits before it and the device takes it.
+    /// Behind another message since the last poll it is staged. Returns false if it must be queued.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -41,13 +41,13 @@ impl<D: Device> FrameNetmod<D> {
         }
         l.traffic.sent_in = self.clock.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
-        if let (Some(turn), Some(open), true) = (&mut l.traffic.turn, &l.open, sent.is_ok()) {
-            self.flow.awaited = turn.sent(data.len(), open.counts(self.flow.taken)).then_some(vc);
+        if let (Some(backoff), Some(open), true) = (&mut l.traffic.backoff, &l.open, sent.is_ok()) {
+            self.flow.awaited = backoff.sent(data.len(), open.counts(self.flow.taken)).then_some(vc);
         }
         self.counted(core, vc, data.len(), sent)
     }
 
-    /// Counts a message that the device was given, or would not take: whether it has gone.
+    /// Counts a message given to the device. Returns true if the device took it.
     #[inline]
     pub(crate) fn counted(
         &mut self,
@@ -84,7 +84,7 @@ impl<D: Device> FrameNetmod<D> {
             if SHORT_FRAME > open.room() {
                 return Err(Refused::Again);
             }
-            // What goes without saying stays the same.
+            // The implied first half stays the same.
             port.inject(&open.short_frame(said), open.dest.addr)?;
             open.data_sent(SHORT_FRAME);
             stats.injected += 1;
@@ -115,7 +115,7 @@ impl<D: Device> FrameNetmod<D> {
         Ok(())
     }
 
-    /// The device will not send to the peer.
+    /// Fails a VC because the device cannot send to its peer.
     #[cold]
     pub(crate) fn broken(&mut self, core: &mut Core, vc: VcId, why: &str) -> VcError {
         let peer = self.links.get(vc).map(|l| l.peer);
@@ -135,7 +135,7 @@ impl<D: Device> FrameNetmod<D> {
         self.pump(core, vc);
     }
 
-    /// Sends what waits for the device.
+    /// Sends frames that wait for the device.
     #[inline]
     pub(crate) fn push_out(&mut self, core: &mut Core) {
         self.push_staged(core);
@@ -150,8 +150,8 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Offers the device once more what it has refused, without a poll. What only a completion
-    /// makes room for still waits for one.
+    /// Offers the device again what it has refused, without a poll. Frames that wait for a
+    /// completion still wait.
     #[cold]
     #[inline(never)]
     pub(crate) fn try_again(&mut self, core: &mut Core) {
@@ -168,14 +168,14 @@ impl<D: Device> FrameNetmod<D> {
     #[inline(never)]
     fn pump_all(&mut self, core: &mut Core) {
         for _ in 0..self.work.wanting.len() {
-            // It comes back if something is left.
+            // `pump` adds it again if something is left.
             if let Some(vc) = self.work.wanting.take() {
                 self.pump(core, vc);
             }
         }
     }
 
-    /// The device would not take a frame of the VC: it is tried again.
+    /// Notes that the device refused a frame of the VC: a later poll tries again.
     fn refused(&mut self, core: &mut Core, vc: VcId) {
         self.stats.refused += 1;
         core.note_staged();
@@ -186,7 +186,7 @@ impl<D: Device> FrameNetmod<D> {
         self.work.wanting.add(vc);
     }
 
-    /// Sees to it that there is, or will be, a connection.
+    /// Makes a connection, or waits for one that is under way.
     pub(crate) fn dial(&mut self, core: &mut Core, vc: VcId) {
         let Some(l) = self.links.get_mut(vc) else { return };
         if l.down.is_some() || l.open.is_some() {
@@ -228,7 +228,7 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn pump(&mut self, core: &mut Core, vc: VcId) {
         loop {
             let Some(l) = self.links.get_mut(vc) else { return };
-            // Until nothing is found to wait any more.
+            // It is set again when nothing waits any more.
             l.ready = false;
             if l.down.is_some() {
                 return;
@@ -242,14 +242,14 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 return;
             };
-            // What the manager has to say goes first.
+            // Frames of the manager go first.
             if self.outbox.is_waiting() && self.outbox.is_behind(open.dest) {
                 return self.work.wanting.add(vc);
             }
             if open.owes_credit(self.flow.window) {
                 self.send_credit(core, vc);
             }
-            // What is told may have found the connection broken.
+            // Sending the credit may have shown that the connection is broken.
             let Some(l) = self.links.get_mut(vc).filter(|l| l.open.is_some()) else { return };
             if let Some(stalled) = l.stalled.take() {
                 if !self.send_stalled(core, vc, stalled) {
@@ -272,18 +272,17 @@ impl<D: Device> FrameNetmod<D> {
                 return;
             }
             if l.terminating && !self.connections.manager.is_up(vc) {
-                // Behind FIN nothing goes: the next connection carries it.
+                // Nothing goes behind FIN: the next connection carries it.
                 return;
             }
             let room = open.room();
             if room < open.frame {
-                // A frame is at most a quarter of the window, so the peer owes the word that it has
-                // room again.
+                // A frame is at most a quarter of the window, so the peer must yet return room.
                 self.stats.full += 1;
                 return;
             }
             if l.traffic.in_flight >= self.ports[open.dest.port].share() {
-                // The end of one of them comes here.
+                // The completion of one of them calls this again.
                 return;
             }
             let Some(buffer) = self.ports[open.dest.port].take_buffer() else {
@@ -309,7 +308,7 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Fills a frame with what waits, message by message; returns its length.
+    /// Fills a frame with queued messages; returns its length.
     fn fill(&mut self, core: &mut Core, vc: VcId, buffer: u32, room: usize) -> usize {
         let Some(l) = self.links.get_mut(vc) else { return 0 };
         let Some(open) = l.open else { return 0 };
@@ -327,12 +326,13 @@ impl<D: Device> FrameNetmod<D> {
         len
     }
 
-    /// Sends a filled frame, or keeps it for the next attempt. False if nothing more goes now.
+    /// Sends a filled frame, or keeps it for the next attempt. Returns false if nothing more goes
+    /// now.
     fn send_stalled(&mut self, core: &mut Core, vc: VcId, f: Stalled) -> bool {
         let Some(l) = self.links.get_mut(vc) else { return false };
         let Some(open) = &mut l.open else { return false };
         let port = &mut self.ports[open.dest.port];
-        // The count of what was taken may have grown since the frame was filled.
+        // The count of returned units may have grown since the frame was filled.
         let frame = port.buffer(f.buffer);
         frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
         let alone: Option<Header> = frame[FRAME_HEADER..f.len].try_into().ok();
@@ -360,20 +360,20 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Tells the peer what was taken of its frames, and how many there were of this side's.
+    /// Sends a CREDIT: the units returned, and the number of frames sent.
     pub(crate) fn send_credit(&mut self, core: &mut Core, vc: VcId) {
         let Some(open) = self.links.get(vc).and_then(|l| l.open) else { return };
         let mut frame = [0; CREDIT_MAX];
         frame[..FRAME_HEADER].copy_from_slice(&open.credit().to_bytes());
-        let len = if open.doubts { self.introduce(vc, open.dest.port, &mut frame) } else { FRAME_HEADER };
+        let len = if open.probing { self.introduce(vc, open.dest.port, &mut frame) } else { FRAME_HEADER };
         let frame = &frame[..len];
         let Some(l) = self.links.get_mut(vc) else { return };
         let port = &mut self.ports[open.dest.port];
         let sent = if len <= port.inject_max() {
             port.inject(frame, open.dest.addr)
         } else if l.traffic.in_flight >= port.share() {
-            // The end of one of them comes here, unless a frame with data is sent first, which says
-            // it, too.
+            // The completion of one of them calls this again, unless a frame with data says the
+            // same first.
             l.ready = false;
             return;
         } else if let Some(buffer) = port.take_buffer() {
@@ -399,8 +399,8 @@ impl<D: Device> FrameNetmod<D> {
     }
 }
 
-/// Gives a frame to the device: injected if that can be, which needs the buffer no longer, and of
-/// which nobody says that it has left. Whether it was.
+/// Gives a frame to the device. Returns true if it was injected: then the buffer is free, and no
+/// completion follows.
 ///
 /// # Errors
 /// If the device does not take it; the buffer stays the caller's.

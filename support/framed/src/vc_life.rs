@@ -86,7 +86,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
         if error.kind() == VcErrorKind::Dead {
-            self.bury(core, vc, error);
+            self.declare_dead(core, vc, error);
         } else {
             self.fail(core, vc, error);
         }

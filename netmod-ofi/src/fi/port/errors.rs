@@ -7,7 +7,7 @@
 
 use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
-use netmod_framed::device::{Done, Port as _, Word};
+use netmod_framed::device::{Done, Port as _, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::{Port, What};
@@ -41,7 +41,7 @@ impl Port {
             tracing::warn!(why = failed.text, truncated = failed.truncated, "a receive failed");
             // No peer sends messages longer than a frame.
             if !failed.truncated {
-                self.failures.push_back(Done::Doubt { transfers: false });
+                self.failures.push_back(Done::MaybeLost { transfers: false });
             }
         }
         let multi = self.endpoint.traits().multi_recv;
@@ -54,8 +54,8 @@ impl Port {
         match what {
             What::Send { buffer, vc, to } => {
                 self.tx_free.push(buffer);
-                let done = match self.last_word(buffer) {
-                    Some(frame) => Done::WordFailed { vc, word: Box::new(Word { to, frame }) },
+                let done = match self.reset_frame(buffer) {
+                    Some(frame) => Done::ResetFailed { vc, reset: Box::new(ResetFrame { to, frame }) },
                     None => Done::SendFailed { vc, why: failed.text },
                 };
                 self.failures.push_back(done);
@@ -68,7 +68,7 @@ impl Port {
     }
 
     /// Returns the frame in a send buffer, if it ends a connection.
-    fn last_word(&mut self, buffer: u32) -> Option<[u8; FRAME_HEADER]> {
+    fn reset_frame(&mut self, buffer: u32) -> Option<[u8; FRAME_HEADER]> {
         let frame = *self.buffer(buffer).first_chunk()?;
         FrameHeader::parse(&frame).filter(|h| h.kind == Kind::Reset).map(|_| frame)
     }
@@ -90,7 +90,7 @@ impl Port {
             }
         }
         let transfers = is(FI_READ | FI_WRITE | FI_RMA) || !is(FI_SEND | FI_RECV);
-        self.failures.push_back(Done::Doubt { transfers: transfers && self.transfers > 0 });
+        self.failures.push_back(Done::MaybeLost { transfers: transfers && self.transfers > 0 });
     }
 
     fn begin_stock(&mut self) {

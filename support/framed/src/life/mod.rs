@@ -1,9 +1,9 @@
 //! Liveness checks of peers: devices do not say when one has died.
 //!
-//! Every process listens on a TCP socket, its *life line*, and accepts nothing for good: the kernel
-//! answers whoever connects, even while the process computes for hours, and refuses when the
-//! process has ended. Of a peer that has been silent for the device's `DETECT` setting this process
-//! asks its kernel so.
+//! Every process listens on a TCP socket, its *life line*, and accepts nothing for good. The kernel
+//! answers any connection, even while the process computes for hours, and refuses it when the
+//! process has ended. If a peer has been silent for the device's `DETECT` setting, this process
+//! asks the peer's kernel so.
 //!
 //! A verdict of death needs every address of the peer to refuse: one that does not answer may be
 //! the one that would. Processes that share a network namespace ask by the loopback address. Of
@@ -46,7 +46,7 @@ pub enum Verdict {
     Alive,
     /// It has ended.
     Dead,
-    /// Nobody answered, or there is no way.
+    /// No answer came, or there is no route.
     Unknown,
 }
 
@@ -134,7 +134,7 @@ impl Life {
         true
     }
 
-    /// Ends that.
+    /// Ends the watch of a VC's peer.
     pub fn unwatch(&mut self, vc: VcId) {
         self.peers.clear(vc);
         self.schedule.unwatch(vc);
@@ -146,7 +146,7 @@ impl Life {
         self.peers.get(vc).is_some()
     }
 
-    /// Something has come from the peer.
+    /// Notes a sign of life of the peer.
     #[inline]
     pub fn heard(&mut self, vc: VcId, now: Time) {
         self.schedule.heard(vc, now);
@@ -158,7 +158,7 @@ impl Life {
         self.schedule.owes(vc, owes);
     }
 
-    /// Asks who is to be asked, and says what is known since.
+    /// Begins probes that are due, and adds the verdicts reached since.
     pub fn poll(&mut self, now: Time, out: &mut Vec<(VcId, Verdict)>) {
         if now >= self.clean {
             self.clean = now + CLEAN;
@@ -173,7 +173,7 @@ impl Life {
         }
     }
 
-    /// Closes what others have connected: they know by now.
+    /// Closes accepted connections of probers: they have their answer.
     #[cold]
     fn hang_up(&mut self) {
         for _ in 0..CLEAN_MOST {
@@ -241,7 +241,7 @@ fn ask(address: &SocketAddr) -> Line {
     let begin = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
-        // Nothing is said, and nothing is to be remembered of it.
+        // The connection carries no data and leaves no state (TIME_WAIT) behind.
         socket.set_linger(Some(Duration::ZERO))?;
         match socket.connect(&(*address).into()) {
             Err(e)

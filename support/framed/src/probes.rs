@@ -1,20 +1,19 @@
-//! Loss probes: frames may be lost, or the peer may not have heard of the end.
+//! Loss probes: questions to peers whose connection may have lost frames, or may be forgotten.
 //!
-//! Endpoints are reliable: what is lost is told to its sender. Where the provider does not say
-//! whose it was, as of a frame that was injected, or tells the receiver instead, all connections of
-//! the port are in doubt: the peers are asked how many frames they have sent, and told how many
-//! there were from here. Whoever has forgotten the connection answers by RESET.
+//! Endpoints are reliable: the device reports lost frames to their sender. It may not know the
+//! connection, as of an injected frame, or tell the receiver instead. Then all connections of the
+//! port are probed: each side tells the other how many frames it has sent. A peer that has
+//! forgotten the connection answers by RESET.
 //!
-//! That word itself may be lost where it has no connection to go by any more. So a peer that owes
-//! something and is silent is asked, too: it computes, and answers later, or has forgotten the
-//! connection.
+//! That RESET may be lost, too. So a silent peer is probed as well if it owes something: it is
+//! computing and answers later, or has forgotten the connection.
 
 use std::time::Duration;
 
 use netmod_core::{Core, VcError, VcErrorKind, VcId};
 
 use crate::conn::Manager;
-use crate::device::{Device, Word};
+use crate::device::{Device, ResetFrame};
 use crate::life::Verdict;
 use crate::link::FrameVc;
 use crate::loss_probe::{LossProbe, SuspectPort};
@@ -24,30 +23,30 @@ use crate::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 /// Longest CREDIT: with the longest terms that there are.
 pub(crate) const CREDIT_MAX: usize = FRAME_HEADER + 400;
-/// Most transmissions of the last frame of a connection.
-const SAID_MOST: u32 = 10;
-/// Frames of the manager that may wait when another answer to an unauthenticated peer is added.
-const WAITING_MOST: usize = 64;
+/// Most transmissions of a RESET.
+const RESETS_MAX: u32 = 10;
+/// Most frames in the outbox to which the answer to an unauthenticated peer is still added.
+const WAITING_MAX: usize = 64;
 
 /// First pause before a silent peer is asked again; the pause doubles up to the greatest.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// For so long a peer that owes something may be silent before it is asked.
+/// Silence after which a peer that owes something is probed.
 const SILENCE: Duration = Duration::from_secs(5);
 
 impl<D: Device> FrameNetmod<D> {
-    /// A port may have lost frames. That is looked into once in a while: a broken provider says so
-    /// without end.
+    /// Notes a port that may have lost frames. Its connections are probed at the next check, since
+    /// a broken provider reports losses without end.
     #[cold]
-    pub(crate) fn doubt(&mut self, port: usize, transfers: bool) {
+    pub(crate) fn suspect(&mut self, port: usize, transfers: bool) {
         self.work.suspect(SuspectPort { port, transfers });
     }
 
-    /// Asks the peers of ports that are in doubt, and again those that have not answered: the
-    /// question may be lost as well.
-    pub(crate) fn look_into_doubts(&mut self, core: &mut Core) {
+    /// Probes the connections of suspect ports and of silent peers, and again those whose peer has
+    /// not answered: the question may be lost as well.
+    pub(crate) fn probe_losses(&mut self, core: &mut Core) {
         let now = self.clock.now;
-        let doubts = std::mem::take(&mut self.work.suspects);
+        let suspects = std::mem::take(&mut self.work.suspects);
         let is = |l: &FrameVc, d: &SuspectPort| l.open.is_some_and(|o| o.dest.port == d.port);
         let silent = |vc: VcId, l: &FrameVc| {
             let rest = || core.vc(vc).is_some_and(|v| v.recv_active().is_some() || v.pending_pkt_len() > 0);
@@ -56,38 +55,38 @@ impl<D: Device> FrameNetmod<D> {
         let concerned = self
             .links
             .iter()
-            .filter(|(vc, l)| l.doubt.is_some() || doubts.iter().any(|d| is(l, d)) || silent(*vc, l));
+            .filter(|(vc, l)| l.probe.is_some() || suspects.iter().any(|d| is(l, d)) || silent(*vc, l));
         let concerned: Vec<VcId> = concerned.map(|(vc, _)| vc).collect();
         for vc in concerned {
             let Some(l) = self.links.get_mut(vc) else { continue };
-            if l.traffic.transfers > 0 && doubts.iter().any(|d| d.transfers && is(l, d)) {
+            if l.traffic.transfers > 0 && suspects.iter().any(|d| d.transfers && is(l, d)) {
                 let peer = Some(l.peer);
                 let text = format!("a one-sided transfer failed, and {} does not say which", D::WORDS.what);
                 self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
                 continue;
             }
-            if doubts.iter().any(|d| is(l, d)) {
-                l.doubt = Some(Box::new(LossProbe { doubts: true, since: now, again: now, pause: PAUSE }));
-            } else if l.doubt.is_none() {
-                l.doubt = Some(Box::new(LossProbe { doubts: false, since: now, again: now, pause: PAUSE }));
+            if suspects.iter().any(|d| is(l, d)) {
+                l.probe = Some(Box::new(LossProbe { lossy: true, since: now, again: now, pause: PAUSE }));
+            } else if l.probe.is_none() {
+                l.probe = Some(Box::new(LossProbe { lossy: false, since: now, again: now, pause: PAUSE }));
             }
-            let (Some(doubt), Some(open)) = (&mut l.doubt, &mut l.open) else {
-                l.doubt = None;
+            let (Some(probe), Some(open)) = (&mut l.probe, &mut l.open) else {
+                l.probe = None;
                 continue;
             };
-            if !doubt.is_open(l.life.heard) {
-                l.doubt = None;
-            } else if now >= doubt.again {
-                doubt.again = now + doubt.pause;
-                doubt.pause = (doubt.pause * 2).min(PAUSE_MAX);
-                open.doubts = true;
+            if !probe.is_open(l.life.heard) {
+                l.probe = None;
+            } else if now >= probe.again {
+                probe.again = now + probe.pause;
+                probe.pause = (probe.pause * 2).min(PAUSE_MAX);
+                open.probing = true;
                 l.ready = false;
                 self.work.wanting.add(vc);
             }
         }
     }
 
-    /// Adds to a CREDIT that is to be answered who asks, and where that is; returns its length.
+    /// Adds this side's terms to a CREDIT that must be answered; returns its length.
     #[cold]
     pub(crate) fn introduce(&self, vc: VcId, port: usize, frame: &mut [u8; CREDIT_MAX]) -> usize {
         let local = self.own.as_ref().ok().and_then(|own| own.terms(port as u8, 0));
@@ -100,11 +99,11 @@ impl<D: Device> FrameNetmod<D> {
         len
     }
 
-    /// Somebody asks after a connection that is not known here: it is gone.
+    /// Answers a CREDIT for an unknown connection by RESET.
     #[cold]
     pub(crate) fn disown(&mut self, core: &mut Core, port: usize, introduction: &[u8]) {
         let Some(theirs) = Manager::introduced(introduction) else { return };
-        if self.outbox.queue.len() >= WAITING_MOST {
+        if self.outbox.queue.len() >= WAITING_MAX {
             return;
         }
         match self.addresses.book.insert(&mut self.ports, port, theirs.context, &theirs.address) {
@@ -121,25 +120,25 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// A last word has not left. The peer may have ended, and then nothing may be sent to it: its
-    /// kernel is asked first.
+    /// Keeps a RESET that could not be sent. The peer may have ended, and then nothing may be sent
+    /// to it: its kernel is asked first.
     #[cold]
-    pub(crate) fn say_later(&mut self, vc: VcId, port: usize, word: &Word) {
+    pub(crate) fn retry_reset(&mut self, vc: VcId, port: usize, reset: &ResetFrame) {
         let Some(l) = self.links.get(vc) else { return };
-        let Some(header) = FrameHeader::parse(&word.frame).filter(|h| h.seq < SAID_MOST && !l.life.gone)
+        let Some(header) = FrameHeader::parse(&reset.frame).filter(|h| h.seq < RESETS_MAX && !l.life.gone)
         else {
             return;
         };
         let bytes = FrameHeader { seq: header.seq + 1, ..header }.to_bytes().to_vec();
-        let dest = crate::book::Dest { port, addr: word.to };
+        let dest = crate::book::Dest { port, addr: reset.to };
         self.outbox.retries.push(Out { dest, bytes, vc: Some(vc), since: self.clock.now });
         if l.open.is_none() {
             self.watch(vc);
         }
     }
 
-    /// Says what a peer has not heard, if it lives.
-    pub(crate) fn say_again(&mut self, core: &mut Core, vc: VcId, verdict: Verdict) {
+    /// Sends the RESET frames that were kept for a peer, if it is alive.
+    pub(crate) fn retransmit_resets(&mut self, core: &mut Core, vc: VcId, verdict: Verdict) {
         let now = self.clock.now;
         let resets = self.outbox.take_retries(vc);
         if resets.is_empty() {
