@@ -2,7 +2,7 @@
 
 use netmod_connection::{
     HelloError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
-    ResponderStep, Sender, Versions, reject_stranger,
+    ResponderStep, Sender, Versions, reject_unauthenticated,
 };
 use netmod_core::{Core, Event, Events, VcId};
 use socket2::Socket;
@@ -414,7 +414,7 @@ impl TcpNetmod {
         }
         match e.reject_reason() {
             Some(reason) if !proved => {
-                let words = reject_stranger(reason, PAIRS_LEN);
+                let words = reject_unauthenticated(reason, PAIRS_LEN);
                 self.linger(id, words.as_bytes());
             }
             _ => self.close(id),

@@ -5,12 +5,11 @@ use std::mem;
 use crate::HelloError;
 use crate::frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
 
-/// Collects one frame from pieces of any size, and looks at each byte as early as it says
-/// something.
+/// Collects one frame from pieces of any size, and checks each byte as early as possible.
 #[derive(Clone, Debug)]
 pub(crate) struct Collector {
-    /// The bytes of the present frame so far. It grows to the frame's length when that is known,
-    /// and found possible.
+    /// The bytes of the present frame so far. Room for the whole frame is reserved when its length
+    /// is known and valid.
     pub(crate) bytes: Vec<u8>,
 }
 

@@ -7,8 +7,8 @@ use crate::{FrameType, RejectReason, Versions};
 /// The sender of what was wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sender {
-    /// An unauthenticated peer, which has not proved to know the key: count and drop.
-    Stranger,
+    /// An unauthenticated peer, which has not proved that it knows the key: count and drop.
+    Unauthenticated,
     /// A process that knows the key: its fault is worth a log line.
     Peer,
 }
@@ -160,8 +160,8 @@ pub enum HelloError {
 }
 
 impl HelloError {
-    /// The reason to give to a stranger whose frames are at least this protocol's; `None`: say
-    /// nothing, and close.
+    /// Returns the reason to give to an unauthenticated peer whose frames are at least this
+    /// protocol's; `None`: say nothing, and close.
     pub fn reject_reason(&self) -> Option<RejectReason> {
         match self {
             HelloError::Version { .. } => Some(RejectReason::Version),
@@ -178,7 +178,7 @@ fn up_to(least: usize, most: usize) -> String {
     if most > least { format!(" to {most}") } else { String::new() }
 }
 
-/// A guess at what a connection is that begins like this.
+/// Returns a guess at the protocol of a connection that begins with these bytes.
 fn looks_like(start: &[u8; 4]) -> &'static str {
     match start {
         b"GET " | b"HEAD" | b"POST" | b"OPTI" | b"PUT " | b"CONN" | b"PRI " => " (HTTP)",

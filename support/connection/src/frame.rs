@@ -89,7 +89,7 @@ impl FrameType {
         })
     }
 
-    /// The length of the body without terms, and the most terms that there may be.
+    /// Returns the length of the body without terms, and the most bytes of terms.
     pub(crate) const fn lengths(self) -> (usize, usize) {
         match self {
             FrameType::Hello => (HELLO_FIXED, MAX_TERMS),
@@ -110,7 +110,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The header of a frame with so many bytes of terms.
+    /// Begins a frame with so many bytes of terms: its header.
     pub(crate) fn new(kind: FrameType, terms: usize) -> Frame {
         let (fixed, most) = kind.lengths();
         debug_assert!(terms <= most);
@@ -132,7 +132,7 @@ impl Frame {
         self
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -158,7 +158,7 @@ impl core::fmt::Debug for Frame {
 pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next `N` bytes; zeroes behind the end, which a checked length excludes.
+    /// Takes the next `N` bytes; zeroes behind the end, which a checked length excludes.
     pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
         match self.0.split_first_chunk::<N>() {
             Some((field, rest)) => {
@@ -181,7 +181,7 @@ impl<'a> Fields<'a> {
         u64::from_le_bytes(self.take())
     }
 
-    /// The terms: all but the last `behind` bytes of what is left.
+    /// Takes the terms: all but the last `behind` bytes of what is left.
     pub(crate) fn terms(&mut self, behind: usize) -> Terms {
         let (terms, rest) = self.0.split_at(self.0.len().saturating_sub(behind));
         self.0 = rest;

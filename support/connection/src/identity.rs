@@ -40,7 +40,7 @@ impl Identity {
         self.job_key.is_some()
     }
 
-    /// Makes the key of its job known.
+    /// Sets the key of the job.
     pub fn set_job_key(&mut self, key: JobKey) {
         self.job_key = Some(key);
     }
@@ -50,27 +50,27 @@ impl Identity {
         self.ports.insert(port, key);
     }
 
-    /// Nobody may come to a port any more.
+    /// Closes a port: no process may come to it any more.
     pub fn close_port(&mut self, port: u64) {
         self.ports.remove(&port);
     }
 
-    /// Processes of another group may come from now on.
+    /// Admits the processes of another group from now on.
     pub fn meet(&mut self, met: RemoteGroup) {
         self.met.insert(met.id, met);
     }
 
-    /// Those of a group may not come any more.
+    /// Admits the processes of a group no longer.
     pub fn part(&mut self, group: &GroupId) {
         self.met.remove(group);
     }
 
-    /// The name by which the processes of a group know this one.
+    /// Returns the name by which the processes of a group know this one.
     pub fn name_towards(&self, group: &GroupId) -> PeerName {
         self.met.get(group).map_or(self.me, |m| m.me)
     }
 
-    /// The key that this process and those of a group share.
+    /// Returns the key that this process and those of a group share.
     pub fn key_towards(&self, group: &GroupId) -> Option<JobKey> {
         if *group == self.me.group {
             return self.job_key;
@@ -78,7 +78,7 @@ impl Identity {
         self.met.get(group).map(|m| JobKey(m.key))
     }
 
-    /// The open port whose group this is.
+    /// Returns the open port whose group this is.
     fn port(&self, group: &GroupId) -> Option<JobKey> {
         let tag = u64::from_le_bytes(group.0[8..].try_into().unwrap_or_default());
         self.ports.get(&tag).copied().filter(|_| *group == port_group(tag))

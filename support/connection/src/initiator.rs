@@ -136,8 +136,8 @@ impl Initiator {
         (initiator, hello)
     }
 
-    /// Takes bytes up to the end of one frame; says how many, and how far that led. To be called
-    /// again with the rest while the step is `NeedMore` or `Prove` and bytes are left.
+    /// Takes bytes up to the end of one frame; returns their number and the progress. Must be
+    /// called again with the rest while the step is `NeedMore` or `Prove` and bytes are left.
     ///
     /// # Errors
     /// The handshake has failed; close the connection. [`Initiator::sender`] says whose fault it
@@ -237,8 +237,8 @@ impl Initiator {
         Ok(InitiatorStep::Rejected { reason, proved, terms: if proved { terms } else { Terms::default() } })
     }
 
-    /// READY, once accepted: the initiator has adopted the connection, and messages may follow.
-    /// `None` at any other time.
+    /// Makes the READY once accepted: the initiator has adopted the connection, and messages may
+    /// follow. `None` at any other time.
     pub fn ready(&mut self) -> Option<Frame> {
         if self.state != State::Accepted {
             return None;
@@ -248,14 +248,14 @@ impl Initiator {
         Some(self.transcript.seal(&self.params.key, Label::Ready, ready))
     }
 
-    /// GOODBYE, in READY's stead or at any time before.
+    /// Makes the GOODBYE, in place of READY or at any time before.
     pub fn goodbye() -> Frame {
         Frame::new(FrameType::Goodbye, 0)
     }
 
     /// Returns the kind of sender at the other end, as far as is proved.
     pub fn sender(&self) -> Sender {
-        if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Stranger }
+        if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Unauthenticated }
     }
 
     /// Returns the parameters of the dial.

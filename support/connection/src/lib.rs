@@ -59,7 +59,9 @@ pub use identity::Identity;
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};
 pub use key::JobKey;
 pub use reason::RejectReason;
-pub use responder::{Claim, Directory, Proved, Responder, ResponderParams, ResponderStep, reject_stranger};
+pub use responder::{
+    Claim, Directory, Proved, Responder, ResponderParams, ResponderStep, reject_unauthenticated,
+};
 pub use terms::{MAX_TERMS, Terms, TermsTooLong};
 
 /// Length of a nonce in bytes.

@@ -9,15 +9,15 @@ use crate::{HelloError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sen
 
 /// A responder's knowledge of groups and ports.
 pub trait Directory {
-    /// The key of a group, if this process belongs to it or otherwise answers for it.
+    /// Returns the key of a group, if this process belongs to it or otherwise answers for it.
     fn key(&self, group: &GroupId) -> Option<JobKey>;
     /// Returns the number of processes of a group; `None` if the group is unknown here.
     fn group_size(&self, group: &GroupId) -> Option<u32>;
     /// Returns true if the port is open.
     fn port_is_open(&self, port: u64) -> bool;
-    /// The name by which processes of `group`, or whoever comes to a port, know this process, which
-    /// is `me` in its job; `None` if they may not ask for it. A key opens the group that it is of,
-    /// and no other.
+    /// Returns the name by which processes of `group`, or those that come to a port, know this
+    /// process, which is `me` in its job; `None` if they may not ask for it. A key opens its own
+    /// group, and no other.
     fn name_for(&self, group: &GroupId, purpose: Purpose, me: PeerName) -> Option<PeerName>;
 }
 
@@ -131,18 +131,18 @@ impl Responder {
     /// Returns the initiator's description of itself once its HELLO has come, even if that was
     /// refused.
     ///
-    /// **Nothing of it is proved** before the step is [`ResponderStep::Proved`]: until then it is
-    /// good for knowing where an answer should go, and for nothing that costs more than an answer.
+    /// **Nothing of it is proved** before the step is [`ResponderStep::Proved`]: until then it
+    /// serves only to address an answer.
     pub fn claimed(&self) -> Option<&Claim> {
         self.claim.as_ref()
     }
 
-    /// Takes bytes up to the end of one frame; says how many, and how far that led. To be called
-    /// again with the rest until the step is `Ready` or `Goodbye` or no byte is left.
+    /// Takes bytes up to the end of one frame; returns their number and the progress. Must be
+    /// called again with the rest until the step is `Ready` or `Goodbye` or no byte is left.
     ///
     /// # Errors
     /// The handshake has failed. [`Responder::sender`] says whose fault it is; if the error has a
-    /// [`HelloError::reject_reason`], send [`reject_stranger`] before closing.
+    /// [`HelloError::reject_reason`], send [`reject_unauthenticated`] before closing.
     pub fn on_bytes(
         &mut self,
         bytes: &[u8],
@@ -262,9 +262,9 @@ impl Responder {
         Ok(ResponderStep::Ready)
     }
 
-    /// ACCEPT, once the initiator has proved itself; then READY is awaited. `None` at any other
-    /// time. `dials` is the number of this process's last dial: of the two processes' dials, this
-    /// one survives. `position` is how many bytes of the session have been read here, `terms` what
+    /// Makes the ACCEPT once the initiator has proved itself; then READY is awaited. `None` at any
+    /// other time. `dials` is the number of this process's last dial: of the two processes' dials,
+    /// this one survives. `position` is the number of bytes of the session read here, `terms` what
     /// the netmod adds.
     pub fn accept(&mut self, dials: u64, position: u64, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
@@ -275,8 +275,8 @@ impl Responder {
         Some(self.transcript.seal(&key, Label::Accept, accept))
     }
 
-    /// REJECT, once the initiator has proved itself; then the handshake is over. `None` at any
-    /// other time. `terms` are what the netmod adds.
+    /// Makes the REJECT once the initiator has proved itself; then the handshake is over. `None` at
+    /// any other time. `terms` are what the netmod adds.
     pub fn reject(&mut self, reason: RejectReason, terms: &Terms) -> Option<Frame> {
         let key = self.undecided()?;
         self.state = State::Over;
@@ -292,14 +292,14 @@ impl Responder {
 
     /// Returns the kind of sender at the other end, as far as is proved.
     pub fn sender(&self) -> Sender {
-        if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Stranger }
+        if self.transcript.proofs() > 0 { Sender::Peer } else { Sender::Unauthenticated }
     }
 }
 
-/// A REJECT for somebody who has not proved to know the key. It carries no MAC, and its receiver
-/// takes it as hearsay. It is as long as one with `terms` bytes of terms (at most [`MAX_TERMS`]),
-/// which are zero.
-pub fn reject_stranger(reason: RejectReason, terms: usize) -> Frame {
+/// Makes a REJECT for an unauthenticated peer. It carries no MAC, and its receiver takes it as
+/// hearsay. It is as long as one with `terms` bytes of terms (at most [`MAX_TERMS`]), which are
+/// zero.
+pub fn reject_unauthenticated(reason: RejectReason, terms: usize) -> Frame {
     let terms = terms.min(MAX_TERMS);
     Frame::new(FrameType::Reject, terms)
         .put(&[reason.to_wire(), 0])

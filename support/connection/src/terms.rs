@@ -7,7 +7,7 @@ pub const MAX_TERMS: usize = 400;
 
 /// The netmod's own part of a HELLO, an ACCEPT or a REJECT: 0 to [`MAX_TERMS`] bytes.
 ///
-/// The hello does not read them, but its MACs cover them. Empty ones take no memory beside the
+/// The handshake does not read them, but its MACs cover them. Empty ones take no memory beside the
 /// value itself.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Terms(Box<[u8]>);

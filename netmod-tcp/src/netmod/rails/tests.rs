@@ -401,7 +401,7 @@ impl Liar {
         let (mut liar, mut initiator) = Liar::greet(two, InitiatorParams { incarnation, terms, ..a_rail() });
         loop {
             let bytes =
-                liar.hear(two, 1).map_err(|e| format!("the end from a {:?}: {e}", initiator.sender()))?;
+                liar.hear(two, 1).map_err(|e| format!("the end from {:?}: {e}", initiator.sender()))?;
             let step = initiator.on_bytes(&bytes).expect("a handshake").1;
             answered(&step).expect("what a netmod takes");
             match step {
@@ -471,7 +471,7 @@ fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     let others = [Terms::default(), Terms::from([0; 80]), Terms::from([0; 400]), too_many];
     for (i, terms) in others.into_iter().enumerate() {
         let end = Liar::dial_with(&mut two, incarnation, terms).err().expect("dropped");
-        assert!(end.starts_with("the end from a Stranger"), "{end}");
+        assert!(end.starts_with("the end from Unauthenticated"), "{end}");
         assert_eq!(two.engines[1].netmod.stats().unauthenticated, strangers + i as u64 + 1);
     }
 }

@@ -253,7 +253,7 @@ fn the_bytes_are_these() {
     assert_eq!(hex(x.accept.as_bytes()), accept + GOLDEN[2]);
     assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
     assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
-    let stranger = reject_stranger(RejectReason::WrongPeer, 80);
+    let stranger = reject_unauthenticated(RejectReason::WrongPeer, 80);
     let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
     assert_eq!(hex(stranger.as_bytes()), want);
 }

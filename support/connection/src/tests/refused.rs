@@ -28,7 +28,7 @@ fn other_programs_are_recognised_by_their_first_bytes() {
         let (error, sender) = responder_error(bytes);
         assert!(matches!(error, HelloError::NotOurs { .. }), "{error}");
         assert!(error.to_string().contains(guess), "{error}");
-        assert_eq!((sender, error.reject_reason()), (Sender::Stranger, None));
+        assert_eq!((sender, error.reject_reason()), (Sender::Unauthenticated, None));
         assert!(matches!(initiator_error(bytes).0, HelloError::NotOurs { .. }));
     }
 }
@@ -95,11 +95,11 @@ fn a_hello_for_or_from_somebody_else_is_refused_with_a_reason() {
     ];
     for (frame, want, reason) in cases {
         let (error, sender) = responder_error(frame.as_bytes());
-        assert_eq!((error, sender), (want, Sender::Stranger));
+        assert_eq!((error, sender), (want, Sender::Unauthenticated));
         assert_eq!(error.reject_reason(), Some(reason));
         // The reason reaches the dialler, as hearsay.
         let (mut i, _) = initiator();
-        let (_, step) = i.on_bytes(reject_stranger(reason, 80).as_bytes()).unwrap();
+        let (_, step) = i.on_bytes(reject_unauthenticated(reason, 80).as_bytes()).unwrap();
         assert_eq!(step, InitiatorStep::Rejected { reason, proved: false, terms: Terms::default() });
     }
 }
@@ -113,10 +113,10 @@ fn a_wrong_key_is_noticed_by_both_sides() {
         panic!("no challenge")
     };
     let error = i.on_bytes(challenge.as_bytes()).unwrap_err();
-    assert_eq!((error, i.sender()), (HelloError::ResponderKey { peer: name(2) }, Sender::Stranger));
+    assert_eq!((error, i.sender()), (HelloError::ResponderKey { peer: name(2) }, Sender::Unauthenticated));
     // A PROOF made with the responder's own key is right only for the initiator that made it.
     let error = r.on_bytes(exchange().proof.as_bytes(), &wrong).unwrap_err();
-    assert_eq!((error, r.sender()), (HelloError::InitiatorKey { name: name(1) }, Sender::Stranger));
+    assert_eq!((error, r.sender()), (HelloError::InitiatorKey { name: name(1) }, Sender::Unauthenticated));
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
         InitiatorStep::Rejected { reason: RejectReason::Closing, proved: true, terms: decided() }
     );
 
-    let mut unknown = reject_stranger(RejectReason::Busy, 80).as_bytes().to_vec();
+    let mut unknown = reject_unauthenticated(RejectReason::Busy, 80).as_bytes().to_vec();
     unknown[HEADER_LEN] = 200;
     let want = HelloError::UnknownReason { code: 200, proved: false };
     assert_eq!(initiator_error(&unknown).0, want);

@@ -56,8 +56,8 @@ fn more_terms_than_fit_are_none() {
     assert_eq!(error, TermsTooLong { len: 401 });
     assert!(error.to_string().contains("401") && error.to_string().contains("400"), "{error}");
     assert_eq!(Terms::new(&[1; MAX_TERMS]).unwrap(), Terms::from([1; MAX_TERMS]));
-    let longest = reject_stranger(RejectReason::Busy, MAX_TERMS);
-    assert_eq!(reject_stranger(RejectReason::Busy, usize::MAX), longest);
+    let longest = reject_unauthenticated(RejectReason::Busy, MAX_TERMS);
+    assert_eq!(reject_unauthenticated(RejectReason::Busy, usize::MAX), longest);
 }
 
 /// The cost of any length that a header announces is bounded by the longest frame, and by the
@@ -161,7 +161,7 @@ fn every_byte_of_the_longest_hello_is_covered() {
 fn an_unproved_reject_has_no_terms_whatever_its_length() {
     let reason = RejectReason::WrongPeer;
     for len in 0..=MAX_TERMS {
-        let reject = reject_stranger(reason, len);
+        let reject = reject_unauthenticated(reason, len);
         assert_eq!(reject.as_bytes().len(), HEADER_LEN + 40 + len);
         let step = initiator().0.on_bytes(reject.as_bytes()).unwrap().1;
         assert_eq!(step, InitiatorStep::Rejected { reason, proved: false, terms: Terms::default() });
@@ -182,7 +182,7 @@ fn what_is_claimed_is_known_before_it_is_proved() {
     r.on_bytes(most, &JOB).unwrap();
     assert_eq!(r.claimed(), None, "the HELLO is not whole");
     r.on_bytes(&[*last], &JOB).unwrap();
-    assert_eq!((r.claimed(), r.sender()), (Some(&claim()), Sender::Stranger));
+    assert_eq!((r.claimed(), r.sender()), (Some(&claim()), Sender::Unauthenticated));
     // Nothing but a PROOF makes more of it.
     assert!(r.accept(0, 0, &decided()).is_none() && r.reject(RejectReason::Busy, &decided()).is_none());
     r.on_bytes(exchange().proof.as_bytes(), &JOB).unwrap();
@@ -203,8 +203,8 @@ fn a_refused_hello_has_claimed_something_and_nonsense_has_not() {
         let mut r = responder();
         let error = r.on_bytes(Initiator::new(params, [1; 32]).1.as_bytes(), &JOB).unwrap_err();
         assert!(error.reject_reason().is_some(), "{error}");
-        assert_eq!((r.claimed(), r.sender()), (Some(&want), Sender::Stranger));
-        // It stays a stranger whatever comes.
+        assert_eq!((r.claimed(), r.sender()), (Some(&want), Sender::Unauthenticated));
+        // It stays unauthenticated, whatever comes.
         assert_eq!(r.on_bytes(exchange().proof.as_bytes(), &JOB), Ok((0, ResponderStep::NeedMore)));
         assert!(r.accept(0, 0, &decided()).is_none());
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use netmod_connection::{
     Claim, FrameType, HelloError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose,
-    Responder, ResponderParams, ResponderStep, Terms, Versions, reject_stranger,
+    Responder, ResponderParams, ResponderStep, Terms, Versions, reject_unauthenticated,
 };
 use netmod_core::{PeerName, Refusal, Time, VcError, VcErrorKind, VcId};
 
@@ -240,7 +240,7 @@ impl Manager {
                 Some((frame.clone(), true))
             }
             Ok(_) => None,
-            Err(e) => e.reject_reason().map(|reason| (reject_stranger(reason, 0), false)),
+            Err(e) => e.reject_reason().map(|reason| (reject_unauthenticated(reason, 0), false)),
         };
         if !matches!(words, Some((_, true))) {
             self.note_refused(step.err().as_ref());
@@ -391,7 +391,7 @@ impl Manager {
                         .responders
                         .get_mut(&inbound)
                         .and_then(|(r, _)| r.reject(reason, &Terms::default()));
-                    let frame = proved.unwrap_or_else(|| reject_stranger(reason, 0));
+                    let frame = proved.unwrap_or_else(|| reject_unauthenticated(reason, 0));
                     let (to, bytes) = (To::Inbound(inbound), frame.as_bytes().into());
                     env.out.push(Action::Shake { to, kind: Kind::Answer, slot, bytes });
                 }
