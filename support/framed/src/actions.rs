@@ -474,8 +474,9 @@ impl<D: Device> FrameNetmod<D> {
         for (vc, verdict) in self.liveness.poll(self.clock.now) {
             let Some(l) = self.links.get(vc) else { continue };
             let peer = l.peer;
-            if l.open.is_none() && self.clock.now > l.life.wanted_until {
-                // No caller waits for it any more.
+            let expected = self.clock.now <= l.life.wanted_until || self.outbox.has_retries(vc);
+            if l.open.is_none() && !expected {
+                // No caller and no RESET waits for it any more.
                 self.liveness.unwatch(vc);
                 continue;
             }

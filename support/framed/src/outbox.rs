@@ -61,6 +61,11 @@ impl Outbox {
         self.queue.retain(|out| out.vc != Some(vc) || out.since != Time::NEVER);
     }
 
+    /// Returns true if RESET frames of a VC wait for news of its peer.
+    pub(crate) fn has_retries(&self, vc: VcId) -> bool {
+        self.retries.iter().any(|out| out.vc == Some(vc))
+    }
+
     /// Takes the RESET frames of a VC that could not be sent.
     pub(crate) fn take_retries(&mut self, vc: VcId) -> Vec<Out> {
         self.retries.extract_if(.., |out| out.vc == Some(vc)).collect()
