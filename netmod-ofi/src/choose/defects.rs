@@ -37,6 +37,9 @@ const V1_19: u32 = version(1, 19);
 const V2_0: u32 = version(2, 0);
 const V2_6: u32 = version(2, 6);
 
+const FULL_EARLY: &str =
+    "a multi-receive buffer is reported full while messages of other connections are still written to it";
+const COUNTED: Remedy = Remedy::Avoided("a buffer is posted again when all bytes before its end have come");
 const FULL: &str = "1024 messages that wait for a receive buffer leave no room for multi-receive buffers: -FI_ENOMEM for ever";
 
 /// Defects observed with 1.17, 2.4 and 2.6. A defect missing in 2.6 is assumed in all earlier
@@ -131,6 +134,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, the queue's descriptor does not always become readable",
         remedy: Remedy::Avoided("with that setting, waiting ranks poll with increasing sleeps instead"),
     },
+    Defect { provider: "tcp;ofi_rxm", gone: None, what: FULL_EARLY, remedy: COUNTED },
+    Defect { provider: "net", gone: None, what: FULL_EARLY, remedy: COUNTED },
     Defect {
         provider: "net",
         gone: None,

@@ -65,6 +65,13 @@ pub fn shares_lines(provider: &str) -> bool {
     provider == "shm"
 }
 
+/// Returns true if the provider may report the last message of a multi-receive buffer while it is
+/// still writing others to it: it gives each message its place when the header arrives, and the
+/// rest by the connections.
+pub fn last_overtakes(provider: &str) -> bool {
+    matches!(core_name(provider), "tcp" | "net")
+}
+
 /// Returns true if receive buffers shall take one message each, although the provider supports
 /// multi-receive buffers.
 ///
@@ -131,6 +138,7 @@ mod tests {
         for (name, ..) in KNOWN {
             assert_eq!(shares_lines(name), *name == "shm", "{name}");
             assert_eq!(wants_whole_buffers(name), *name == "shm", "{name}");
+            assert_eq!(last_overtakes(name), ["tcp", "net"].contains(&core_name(name)), "{name}");
         }
     }
 

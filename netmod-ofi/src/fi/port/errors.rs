@@ -45,8 +45,10 @@ impl Port {
             }
         }
         let multi = self.endpoint.traits().multi_recv;
-        if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
+        if failed.cancelled || !multi {
             self.receives.retire(buffer);
+        } else {
+            self.receives.failed(buffer, failed.flags & FI_MULTI_RECV != 0);
         }
     }
 
