@@ -3,6 +3,8 @@
 //! progress thread still uses them, for which Open MPI's BTL sleeps a second before it closes; and
 //! a deadlock when both sides send at once, for which it is one-sided by preference.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,13 +55,20 @@ fn pour(dev: &mut Device, may_be_gone: bool) {
 fn close_in_mid_traffic(provider: &'static str, how: [Leave; 2]) {
     let _watchdog = Watchdog::new();
     let mut board = Board::new(2);
+    let connected = Arc::new(AtomicU32::new(0));
     let ranks = [0, 1].map(|rank| {
         let builder = Builder::new(over(provider).config(), Box::new(board.place(rank)));
+        let connected = connected.clone();
         thread::spawn(move || {
             let mut dev = builder.build().expect("a device");
             let (peer, world) = (other(&dev), dev.world());
             let mut got = [0];
             dev.sendrecv(&[1], peer, 2, &mut got, peer, 2, world).expect("they are connected");
+            // Who leaves earlier may take its message along.
+            connected.fetch_add(1, Ordering::Relaxed);
+            while connected.load(Ordering::Relaxed) < 2 {
+                dev.progress().expect("progress");
+            }
             pour(&mut dev, how[peer as usize] == Leave::Drop);
             if how[rank as usize] == Leave::Drop {
                 return;
