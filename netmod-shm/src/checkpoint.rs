@@ -151,7 +151,7 @@ impl ShmNetmod {
         let Some(vc) = self.channels[slot].vc else { return };
         let peer = self.vcs.get(vc).map(|l| l.peer);
         let text = format!(
-            "it has not come back from its checkpoint in {:?}; set NETMOD_TCP_CKPT_TIMEOUT higher if it will",
+            "it has not come back from its checkpoint in {:?}; set NETMOD_CKPT_TIMEOUT higher if it will",
             self.ckpt.patience
         );
         self.fail(core, vc, VcError::new(VcErrorKind::Lost, peer, text));
@@ -172,7 +172,7 @@ impl ShmNetmod {
 
     /// Goes on to leave; `Pending` as long as peers have not agreed.
     fn try_to_leave(&mut self, core: &mut Core, round: u32) -> Result<Finalize, DeviceError> {
-        // What was held back by a full ring, and rings that were made since.
+        // Rings that were full until now, or that were made since, are still to be asked.
         self.ask(core, round)?;
         self.settle();
         if self.have_all_agreed() { self.let_go(core, round) } else { Ok(Finalize::Pending) }
@@ -197,8 +197,8 @@ impl ShmNetmod {
             let known = channel.rx.is_some() || channel.peer == Peer::Condemned || slot == segment.me();
             !known && !matches!(segment.find_ring(slot), Ok(None))
         };
-        // Who made a ring, or came back, before it could see that this rank is away may write to
-        // it.
+        // A peer that made a ring, or came back, before it could see that this rank is away may
+        // write to it.
         if (0..self.channels.len()).any(new) || !self.have_all_agreed() {
             if let Ok(segment) = &self.segment {
                 segment.set_away(false);

@@ -213,10 +213,10 @@ impl ShmNetmod {
         }
     }
 
-    /// Sets how long a peer that is being checkpointed has to come back.
+    /// Sets the time limit for a checkpointed peer to return.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> ShmNetmod {
-        self.ckpt.patience = patience;
+    pub fn with_ckpt_timeout(mut self, limit: Duration) -> ShmNetmod {
+        self.ckpt.patience = limit;
         self
     }
 

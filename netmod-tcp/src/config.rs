@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netmod_core::config::units::{DAY, G, HOUR, K, M, MS};
+use netmod_core::config::units::{G, HOUR, K, M, MS};
 use netmod_core::config::{ConfigError, Kind, PortRange};
 use netmod_core::settings;
 
@@ -46,8 +46,6 @@ settings! {
             "time limit for resuming a lost connection, after which its peer is lost; 0: no resumption";
         resume_local: bool = false, "NETMOD_TCP_RESUME_LOCAL", Kind::Bool,
             "resumes lost connections within a node, over the loopback interface, too";
-        ckpt_timeout: Duration = HOUR, "NETMOD_TCP_CKPT_TIMEOUT", Kind::Duration { min: MS, max: DAY },
-            "time limit for a checkpointed peer to return, after which it is lost";
         checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
             "checks every byte on a connection with CRC32C, if both sides have it on";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },

@@ -251,7 +251,7 @@ fn a_restart_with_another_port() {
 fn a_peer_that_does_not_come_back_is_given_up() {
     let _alone = alone();
     let gate = Arc::new(Barrier::new(2));
-    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_CKPT_TIMEOUT", "300ms").expect("a setting");
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_CKPT_TIMEOUT", "300ms").expect("a setting");
     let errors = run_devices(&Tap::default(), 2, tune, move |mut dev| {
         let world = dev.world();
         dev.barrier(world).expect("a barrier");
@@ -267,7 +267,7 @@ fn a_peer_that_does_not_come_back_is_given_up() {
     let error = errors.into_iter().flatten().next().expect("the error of rank 1");
     let text = error.to_string();
     assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
-    assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
+    assert!(text.contains("checkpoint") && text.contains("NETMOD_CKPT_TIMEOUT"), "{text}");
 }
 
 /// The checkpoints of one side, with no traffic of its own: the connection lasts only as long as
@@ -573,7 +573,7 @@ fn a_message_in_the_middle_of_a_ring_is_waited_for() {
 fn shared_memory_of_a_rank_that_does_not_come_back() {
     let _alone = alone();
     let gate = Arc::new(Barrier::new(2));
-    let tune = |cfg: &mut Config| cfg.set("NETMOD_TCP_CKPT_TIMEOUT", "300ms").expect("a setting");
+    let tune = |cfg: &mut Config| cfg.set("NETMOD_CKPT_TIMEOUT", "300ms").expect("a setting");
     let errors = run_devices(&Shm, 2, tune, move |mut dev| {
         let world = dev.world();
         dev.barrier(world).expect("a barrier");
@@ -589,5 +589,5 @@ fn shared_memory_of_a_rank_that_does_not_come_back() {
     let error = errors.into_iter().flatten().next().expect("the error of rank 1");
     let text = error.to_string();
     assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
-    assert!(text.contains("checkpoint") && text.contains("NETMOD_TCP_CKPT_TIMEOUT"), "{text}");
+    assert!(text.contains("checkpoint") && text.contains("NETMOD_CKPT_TIMEOUT"), "{text}");
 }

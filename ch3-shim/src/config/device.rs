@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use netmod_core::config::units::{G, HOUR, K, M};
+use netmod_core::config::units::{DAY, G, HOUR, K, M, MS};
 use netmod_core::config::{Kind, Spin};
 use netmod_core::settings;
 
@@ -29,6 +29,8 @@ settings! {
         close_timeout: Duration = CLOSE, "NETMOD_CLOSE_TIMEOUT",
             Kind::Duration { min: Duration::ZERO, max: HOUR },
             "time that finalize waits for the peers to close";
+        ckpt_timeout: Duration = HOUR, "NETMOD_CKPT_TIMEOUT", Kind::Duration { min: MS, max: DAY },
+            "time limit for a checkpointed peer to return, after which it is lost";
         failure_check: Duration = FAILURE_CHECK, "NETMOD_FAILURE_CHECK",
             Kind::Duration { min: Duration::ZERO, max: HOUR },
             "interval at which a wait asks the process manager for failed ranks, and checks that it lives; 0: never";

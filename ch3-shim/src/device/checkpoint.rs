@@ -12,7 +12,7 @@ impl Vci {
     /// no netmod holds a socket or another descriptor, or memory shared with others, so that the
     /// process can be saved by a checkpointer. Requests stay as they are; messages may be sent and
     /// received meanwhile, and wait. Peers need not do anything but make progress: what they send
-    /// waits at their side, for `NETMOD_TCP_CKPT_TIMEOUT`. The process manager's connection stays
+    /// waits at their side, for `NETMOD_CKPT_TIMEOUT`. The process manager's connection stays
     /// open.
     ///
     /// Only [`Vci::ckpt_restart`] makes messages flow again, in this process or in one that was

@@ -192,16 +192,6 @@ impl Builder {
         Err(Error::Config(format!("cannot register a netmod as {name:?}: {why}")))
     }
 
-    /// Returns the time limit for a checkpointed peer to return.
-    #[cfg(feature = "shm")]
-    fn ckpt_timeout(&self) -> std::time::Duration {
-        #[cfg(feature = "tcp")]
-        let limit = self.cfg.tcp.ckpt_timeout;
-        #[cfg(not(feature = "tcp"))]
-        let limit = netmod_core::config::units::HOUR;
-        limit
-    }
-
     /// Sets how many engines a device of level [`Multiple`](super::Multiple) has; all processes
     /// must have the same number. The default is `NETMOD_ENGINES`.
     ///
@@ -221,7 +211,7 @@ impl Builder {
             return Err(Error::Config("a netmod of the caller's own serves one engine only".into()));
         }
         let mut cfg = self.cfg;
-        // What bounds the memory of the process is shared out.
+        // The engines share the bounds of the process's memory.
         cfg.unexpected_max /= n;
         let mut extra = self.extra;
         let party = Party::of(self.boot, engines);
@@ -352,11 +342,11 @@ impl Builder {
             netmod_shm::NAME => {
                 let (local, node) = (self.boot.local_size(), self.boot.node());
                 let shm = netmod_shm::ShmNetmod::new(&self.cfg.shm, me, size, local, node, pollers);
-                AnyNetmod::Shm(Box::new(shm.with_patience(self.ckpt_timeout())))
+                AnyNetmod::Shm(Box::new(shm.with_ckpt_timeout(self.cfg.ckpt_timeout)))
             }
             #[cfg(feature = "tcp")]
             netmod_tcp::NAME => match netmod_tcp::TcpNetmod::new(self.cfg.tcp.clone(), me, size) {
-                Ok(tcp) => AnyNetmod::Tcp(Box::new(tcp)),
+                Ok(tcp) => AnyNetmod::Tcp(Box::new(tcp.with_ckpt_timeout(self.cfg.ckpt_timeout))),
                 Err(netmod_tcp::OpenError::Setting(text)) => return Err(Error::Config(text)),
                 Err(netmod_tcp::OpenError::Host(e)) => {
                     return Ok(Some(Err(Missing { name: name.into(), why: e.text().into() })));

@@ -87,7 +87,7 @@ fn hint(last: Failure) -> String {
         Failure::Errno(libc::EADDRNOTAVAIL) => {
             "no local port is left; widen net.ipv4.ip_local_port_range".into()
         }
-        Failure::Checkpoint => "was it restarted? NETMOD_TCP_CKPT_TIMEOUT is how long that may take".into(),
+        Failure::Checkpoint => "was it restarted? NETMOD_CKPT_TIMEOUT is how long that may take".into(),
         Failure::TimedOut | Failure::Silent => {
             "does a firewall drop the packets, or is the process stopped?".into()
         }

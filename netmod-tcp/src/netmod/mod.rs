@@ -22,6 +22,7 @@ mod send;
 mod vc_life;
 mod watch;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -95,7 +96,6 @@ impl TcpNetmod {
             backoff_min: cfg.backoff_min,
             backoff_max: cfg.backoff_max,
             resume_timeout: cfg.resume_timeout,
-            ckpt_timeout: cfg.ckpt_timeout,
             ..LinkConfig::default()
         };
         Ok(TcpNetmod {
@@ -112,6 +112,13 @@ impl TcpNetmod {
             stats: TcpStats::default(),
             life: Life::new(),
         })
+    }
+
+    /// Sets the time limit for a checkpointed peer to return.
+    #[must_use]
+    pub fn with_ckpt_timeout(mut self, limit: Duration) -> TcpNetmod {
+        self.link_cfg.ckpt_timeout = limit;
+        self
     }
 
     /// Returns the netmod's counts.
