@@ -329,7 +329,7 @@ unsafe impl Netmod for NetSet {
 
     fn arm(&mut self, core: &mut Core) -> Arm {
         let mut all = Arm::Armed;
-        // Whatever ends the wait is looked for in all of them.
+        // The end of the wait may come from any of them.
         self.turns.wake();
         for m in &mut self.mods {
             if each!(m, n => n.arm(core)) == Arm::Busy {

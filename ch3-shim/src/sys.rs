@@ -23,7 +23,7 @@ pub(crate) struct Ready {
 /// Waits until one of the descriptors is readable or the time is over (`ppoll(2)`). A signal ends
 /// the wait early.
 pub(crate) fn wait_readable(fds: &[RawFd], timeout: Duration) -> io::Result<Ready> {
-    // As a rule a netmod's and the process manager's: a wait needs no memory then.
+    // Few descriptors, usually a netmod's and the process manager's, need no allocation.
     let mut few = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 8];
     let mut many = Vec::new();
     let polled = match few.get_mut(..fds.len()) {

@@ -64,7 +64,7 @@ fn work(args: &Args) -> Result<(), String> {
     let limits = Limits { time: Duration::from_secs(args.seconds), inputs: args.inputs };
     let mut failed = Vec::new();
     for target in &args.targets {
-        // What was found is told once, when it is small.
+        // A finding is reported once, after it was made small.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         let done = run(target, args.seed, limits);

@@ -78,7 +78,7 @@ fn the_model_decides_until_both_strategies_were_tried() {
 #[test]
 fn what_is_no_faster_is_not_taken() {
     let mut world = World::new(Strategy::Ring, 1);
-    // By less than the required advantage.
+    // The kernel is faster by less than the required advantage.
     let (ring, kernel) = world.run(1_000, of(1_000, 950));
     assert_eq!(ring + kernel, 1_000);
     assert!(kernel <= 60, "{kernel} messages for trials");

@@ -52,7 +52,7 @@ impl Endpoint for Nic {
     type Key<'a> = &'a Nic;
     type Reason = Reason;
 
-    // By name, then number; the rest decides between interfaces that claim to be the same.
+    // Name first, then number; the rest decides between interfaces that claim to be the same.
     fn key(&self) -> &Nic {
         self
     }

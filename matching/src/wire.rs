@@ -149,7 +149,7 @@ pub fn encode(host: &Host) -> Vec<u8> {
             out.push(if address.ip.is_ipv4() { 4 } else { 6 });
             out.push(address.prefix);
             push_ip(&mut out, address.ip, usize::MAX);
-            // Of two interfaces that claim to be the same, the first one has the entries.
+            // The first of several interfaces that claim to be the same has the entries.
             let first = said.insert((nic.index, address.ip));
             let reach = host.reach.as_deref().filter(|_| first).unwrap_or_default();
             let reach = reach::entries(reach, nic.index, address.ip);

@@ -199,7 +199,7 @@ fn docker0_with_link_local_addresses_is_told_of_by_the_address_that_both_have() 
     assert_eq!(result.verdict(1, 1), Verdict::Impossible(Reason::SameAddress { ip: ip("172.17.0.1") }));
     let why = &result.explain().unused[0].why;
     assert!(why.contains("a bridge without a port") && why.contains("same address 172.17.0.1"), "{why}");
-    // Where only link-local addresses are left, the report says so.
+    // The report says so if only link-local addresses are left.
     let ll = |last: u8| nic("e1", 3, &[&format!("fe80::1:{last}/64")]);
     let result = guess([all(1), vec![ll(1)]].concat(), [all(2), vec![ll(2)]].concat(), &Rules::default());
     let line = result.explain().unused.into_iter().find(|u| u.nic == "e1").unwrap();

@@ -28,7 +28,7 @@ fn host(last: u8, nics: u32) -> Host {
     };
     let mut table = Table::connected(&host);
     host.ask(&mut table);
-    // As peers see it.
+    // The view of its peers.
     wire::parse(&wire::encode(&host)).unwrap()
 }
 

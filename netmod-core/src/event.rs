@@ -193,7 +193,7 @@ impl Events {
 
     #[cold]
     fn grow(&mut self) {
-        // When the batch has been handled, its slots are reused from the first one.
+        // The slots are reused from the first one after the batch.
         self.slots.push(Slot::EMPTY);
     }
 

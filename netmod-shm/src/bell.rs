@@ -57,7 +57,8 @@ pub(crate) fn collect(mem: &impl BellMem, mut peer: impl FnMut(usize)) {
             continue;
         }
         let mut bits = mem.take(i);
-        // What was published before a bit that was found set already is seen from here on.
+        // A bit that was found set already says that more was published, which is visible from here
+        // on.
         mem.fence();
         while bits != 0 {
             peer(i * 64 + bits.trailing_zeros() as usize);

@@ -124,7 +124,7 @@ impl Joint {
 
     /// Returns the state of the owner's parts, for the reader that has found none left to claim.
     pub(crate) fn rest(&self) -> Rest {
-        // Who claims is within until it has written.
+        // A claimer stays inside until it has written.
         if !region::is_quiet(&self.word) {
             Rest::Busy
         } else if self.failed.load(Ordering::Acquire) != 0 {

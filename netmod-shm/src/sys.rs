@@ -232,7 +232,7 @@ impl Waker {
     /// If it cannot be found from here, as from another PID namespace.
     pub(crate) fn open(name: &PipeName) -> io::Result<Waker> {
         let path = format!("/proc/{}/fd/{}", name.pid, name.fd);
-        // What is there may be anything: it is only opened for good if it is the pipe.
+        // The path may name anything by now; it is only opened for good if it is the pipe.
         let meta = std::fs::metadata(&path)?;
         if (meta.ino(), meta.dev()) != (name.inode, name.device) {
             return Err(io::Error::new(io::ErrorKind::NotFound, "another process has this number here"));

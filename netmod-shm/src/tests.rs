@@ -97,7 +97,7 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
     assert_eq!(error.kind(), VcErrorKind::Protocol);
     assert!(error.to_string().contains("no known kind"), "{error}");
     assert!(bytes.is_empty());
-    // What it sends now is not read again from the start.
+    // Later messages are not read again from the start.
     send(&mut p, &[8; 100]);
     let (found, bytes) = polls(&mut p);
     assert!(found.is_empty() && bytes.is_empty(), "{found:?} {bytes:?}");
@@ -142,7 +142,7 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     let Pair { nets, .. } = &mut p;
     let slot = nets[1].segment.as_ref().expect("a segment").me();
     assert!(nets[1].channels.iter().any(|l| l.streams.writing), "it has begun");
-    // As a process ends that is killed: nothing is said.
+    // A killed process announces nothing.
     nets[1].ending = Ending::Over;
     let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };
     nets[1] = ShmNetmod::new(&ShmConfig::default(), nobody, 1, 1, None, Pollers::UNKNOWN);
@@ -216,7 +216,8 @@ fn answers_are_written_over_questions_that_were_read() {
     p.nets[1].release(on_loan);
     assert_eq!(turn(&mut p, 1, 9), at_lower);
     assert_eq!(turn(&mut p, 0, 10), at_higher);
-    // What does not fit into a line lies in the payload buffer, which is as much theirs in turn.
+    // A payload that does not fit into the line lies in the payload buffer, which they also use in
+    // turn.
     let long = |p: &mut Pair, from: usize, data: &'static [u8]| {
         let (place, buf) = one_way(p, from, data);
         p.nets[1 - from].release(buf);
@@ -233,7 +234,7 @@ fn answers_are_written_over_questions_that_were_read() {
     assert_eq!(bytes, [15; 1000]);
     p.nets[0].release(on_loan);
     assert_eq!(long(&mut p, 0, &[17; 1000]), at_higher);
-    // What is longer than that goes by the ring, and the token line stays where it is.
+    // A longer payload goes by the ring, and the token line stays in place.
     assert_ne!(long(&mut p, 1, &[18; 20_000]), at_lower);
     assert_eq!(long(&mut p, 1, &[19; 1000]), at_lower);
 }

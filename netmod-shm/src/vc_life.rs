@@ -14,7 +14,7 @@ impl ShmNetmod {
     pub(crate) fn slot_of(&self, card: &Card) -> Result<usize, String> {
         let (nonce_here, me, segment) = match (&self.segment, &self.ckpt.stage) {
             (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),
-            // What it says is looked at as far as it can be.
+            // The peer's card is checked as far as possible.
             (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
             (Err(why), _) => return Err(why.to_string()),
         };

@@ -271,7 +271,7 @@ impl ShmNetmod {
             self.clock.next_check = self.clock.now + CHECK;
             if segment.has_left(slot) || !segment.lives(slot) {
                 self.channels[slot].peer.end();
-                // What it has written is read first.
+                // Messages that it has written are read first.
                 if let Some(bells) = &self.wakeup.bells {
                     let _ = bell::ring(bells, slot);
                 }

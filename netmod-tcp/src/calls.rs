@@ -21,7 +21,7 @@ pub(crate) enum Calls {
 impl Calls {
     /// Returns the bounds for a connection that was made.
     pub(crate) fn of(socket: &Socket) -> Calls {
-        // What is no TCP has no congestion control.
+        // A socket other than TCP has no congestion control.
         let name = socket.tcp_congestion().unwrap_or_default();
         Calls::with(&String::from_utf8_lossy(&name))
     }

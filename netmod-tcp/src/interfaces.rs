@@ -361,7 +361,7 @@ impl Interfaces {
         let here = Side { name: names[0], host: &self.published.host };
         let there = Side { name: names[1], host: &peer.host };
         let beside = pair(&here, &there, &self.rules);
-        // Where the pairs that are worth it fail, slower ones will do.
+        // Slower pairs will do if all pairs within the limits fail.
         let alone = pair(&here, &there, &Rules { limits: Limits::default(), ..self.rules.clone() });
         if alone.pairs.is_empty() {
             let reasons: Vec<String> = alone

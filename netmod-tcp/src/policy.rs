@@ -69,7 +69,7 @@ mod tests {
         let crossed = pairs(&[(1, 2), (2, 1)]);
         // Nothing is said of interfaces within a place.
         assert_eq!(judge(&Pairs::default(), |_| false, Some(&straight)), Take(Pairs::default()));
-        // Who does not decide takes what it can use.
+        // The side that does not decide takes all pairs that it can use.
         assert_eq!(judge(&straight, all, None), Take(straight));
         assert_eq!(judge(&straight, not(2), None), Take(pairs(&[(1, 1)])));
         assert_eq!(judge(&straight, not(1), None), Refuse(NoWayBack, pairs(&[(2, 2)])));

@@ -18,7 +18,7 @@ pub(crate) const LOOKS: u32 = 4;
 /// Judges a connection that is looked at `LOOKS` times within `detect`: whether it is dead.
 /// `silent_since` is when silence was first seen, or [`Time::NEVER`].
 pub(crate) fn is_dead(silent_since: &mut Time, pulse: Pulse, now: Time, detect: Duration) -> bool {
-    // What waits only since the last look has not been silent for long, however long ago the last
+    // Data that waits only since the last check does not make the peer silent, however old the last
     // acknowledgement is.
     if !pulse.waiting || pulse.since_ack < detect / LOOKS {
         *silent_since = Time::NEVER;

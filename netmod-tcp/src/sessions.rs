@@ -391,14 +391,14 @@ impl Sessions {
         position: u64,
     ) -> Result<bool, SessionError> {
         let Some(v) = self.vcs.get_mut(vc) else { return Ok(false) };
-        // What is handled here may have been acknowledged when it was read, with all that was read
-        // then.
+        // Bytes that are handled here may have been acknowledged when they were read, with all
+        // others read at that time.
         let handled = core.vc(vc).map_or(0, |v| v.stats.rx_bytes).saturating_sub(v.session.rx_base);
         if v.session.told < handled {
             v.session.told_control += CONTROL_LEN as u64;
         }
         if v.link.phase() == Phase::Parting {
-            // Of the goodbye too, which nobody waits for.
+            // The goodbye has been acknowledged too, and nobody waits for it.
             return Ok(false);
         }
         if v.session.id == 0 {

@@ -145,7 +145,7 @@ fn job(setting: &Setting, nth: u64, seen: &mut Seen) -> bool {
     if failures.is_empty() {
         exchange(&mut w);
         mend(&mut w, seen);
-        // By then, ports have checked for events: few receives were left.
+        // Ports have checked for events by then, since few receives were left.
         (0..LOOKS).for_each(|_| w.poll());
         exchange(&mut w);
         mend(&mut w, seen);

@@ -246,7 +246,7 @@ fn an_end_that_has_not_joined_a_lane_does_not_fail_with_it() {
         r.engine.netmod.describe(&r.engine.core, r.vcs[3].unwrap()).starts_with("connected")
     };
     w.until("it has accepted the dial", up);
-    // That process computes, and does not answer that the receiving QP is gone.
+    // The other process computes, and does not answer that the receiving QP is gone.
     w.step = Duration::from_micros(200);
     while w.ranks[0].layer.downs.is_empty() {
         w.pass();

@@ -60,7 +60,7 @@ impl Test for Latency {
                 (Bare::Memory(memory), 0) => memory.ping_pong(send, recv, iters),
                 (Bare::Fabric(fabric), _) => fabric.ping_pong(bytes, iters),
                 (Bare::Verbs(verbs), _) => verbs.ping_pong(bytes, iters),
-                // As many copies as messages, both directions counted.
+                // The number of copies is that of messages, both directions counted.
                 (Bare::Memory(memory), 1) => memory.memcpy(Cache::Hot, send, recv, 2 * iters),
                 (Bare::Memory(memory), _) => memory.memcpy(Cache::Cold, send, recv, 2 * iters),
             };

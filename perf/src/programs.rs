@@ -112,7 +112,7 @@ impl Job<'_> {
         let around = neighbours(me, self.ranks);
         let (send, recv) = (&self.send[..bytes], self.recv.chunks_exact_mut(bytes));
         self.dev.scope(|s| {
-            // What goes in one direction comes from the neighbour in the opposite one.
+            // Data sent in one direction arrives from the neighbour in the opposite one.
             for (direction, buf) in recv.take(4).enumerate() {
                 let from = around[direction ^ 1];
                 if from != me {

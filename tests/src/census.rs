@@ -95,7 +95,7 @@ impl Census {
     /// If `/proc` cannot be read.
     pub fn take() -> Census {
         let links = names("/proc/self/fd").into_iter();
-        // That by which the folder is read is gone when it is looked at.
+        // The descriptor by which the folder is read is closed again at this point.
         let links = links.filter_map(|fd| fs::read_link(format!("/proc/self/fd/{fd}")).ok());
         let threads = names("/proc/self/task").into_iter();
         let thread = |t: String| fs::read_to_string(format!("/proc/self/task/{t}/comm")).ok();

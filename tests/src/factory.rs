@@ -94,7 +94,7 @@ impl NetmodFactory for Tcp {
         let mut cfg = Config::default();
         cfg.netmods = vec!["tcp".into()];
         cfg.tcp.interface = "127.0.0.1".into();
-        // As between hosts; jobs of processes do without, as is the default within a host.
+        // The default between hosts. Jobs of processes use the default within a host: off.
         cfg.tcp.resume_local = true;
         cfg
     }
@@ -235,7 +235,7 @@ pub struct ShmJob {
 
 impl Drop for ShmJob {
     fn drop(&mut self) {
-        // What is left there the tests look for themselves.
+        // The tests check themselves for files that are left.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -270,7 +270,7 @@ impl NetmodFactory for Shm {
     fn config(&self) -> Config {
         let mut cfg = Config::default();
         cfg.netmods = vec!["shm".into()];
-        // However many cores there are.
+        // Independent of the number of cores.
         cfg.shm.joint = "on";
         cfg
     }

@@ -46,7 +46,7 @@ fn ranks_with_other_orders_agree() {
         (&["tcp,shm", "shm,tcp"], &["tcp"]),
         (&["shm,tcp", "tcp"], &["tcp"]),
         (&["tcp", "shm,tcp"], &["tcp"]),
-        // By the lesser rank of each pair.
+        // The lesser rank of each pair decides.
         (&["shm,tcp", "shm,tcp", "tcp,shm", "shm,tcp"], &["shm", "shm", "tcp"]),
         (&["tcp", "shm,tcp", "tcp,shm", "shm,tcp"], &["tcp", "shm", "tcp"]),
     ] {

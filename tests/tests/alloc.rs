@@ -168,7 +168,7 @@ fn none_with<F: NetmodFactory>(
     if !f.is_available("alloc") {
         return;
     }
-    // So many messages are measured.
+    // The number of messages that are measured.
     let messages = match len {
         0..50_000 => 1024,
         _ if strided => 32,

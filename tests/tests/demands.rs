@@ -46,7 +46,7 @@ fn ranks_of_one_node_need_no_network() {
         let done = run(c.env("NETMOD", EACH_NETMOD[0]));
         expect_without_tcp(&done, case, 2, 1, NO_INTERFACE);
     }
-    // In whatever order, and beside others that cannot start.
+    // The netmods may stand in any order, and beside others that cannot start.
     let command = nmrun(&["-n", "2"], &["alltoall"]);
     let Some(mut c) = without_network("ranks_of_one_node_need_no_network", &command) else { return };
     c.envs([("NETMOD", "tcp,ofi,verbs,shm"), ("NETMOD_OFI_LIBRARY", "/not/there.so")]);
@@ -126,7 +126,7 @@ fn what_the_settings_want_of_tcp_and_is_not_there() {
             run(nmrun(&["-n", "3"], &["alltoall"]).envs([("NETMOD", EACH_NETMOD[0]), (variable, value)]));
         expect_without_tcp(&done, "alltoall", 3, 1, why);
     }
-    // What means nothing on any host is to be corrected.
+    // A value that means nothing on any host must be corrected.
     for (variable, value) in [("NETMOD_TCP_INTERFACE", "eth0,,!"), ("NETMOD_TCP_SPEED", "eth0=fast")] {
         let done =
             run(nmrun(&["-n", "2"], &["silent"]).envs([("NETMOD", EACH_NETMOD[0]), (variable, value)]));

@@ -14,7 +14,7 @@ fn nmrun(ranks: u32, netmod: &str, mode: &str) -> Command {
     let mut c = Command::new(launch::workspace_program(JOB, "netmod-pmi", "nmrun"));
     c.args(["-n", &ranks.to_string(), JOB]);
     c.envs([("NETMOD", netmod), ("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
-    // However many cores there are.
+    // Independent of the number of cores.
     c.env("NETMOD_SHM_JOINT", "on");
     c
 }
@@ -78,7 +78,7 @@ fn random_traffic() {
         let seed = (i + 1).to_string();
         run(nmrun(4, "shm,tcp", mode).args(["random", &seed])).expect_ok("random", 4);
     }
-    // So little may be registered that messages meet others which hold it.
+    // The limit on registered memory is so low that messages compete for it.
     for mode in ["put", "get"] {
         let mut job = nmrun(4, "shm", mode);
         run(job.env("NETMOD_SHM_REGISTER_MAX", "512K").args(["alltoall", "2000000"]))

@@ -171,7 +171,7 @@ fn short_of_registered_memory() {
         c.envs([("NETMOD_LMT", mode), ("NETMOD_LMT_MIN", "1"), ("NETMOD_EAGER_MAX", "0")]);
         let done = run_alone(&mut c);
         done.expect_moved_in(mode);
-        // Who registers for the other: the receiver of a put, the sender of a get.
+        // The receiver of a put and the sender of a get register memory.
         let windows = [0, 1].map(|rank| done.moved(rank)[2] > 0);
         assert_eq!(windows, [mode == "get", mode == "put"], "{mode}: {done}");
     }
@@ -199,7 +199,7 @@ fn a_rank_is_killed_before_its_first_message() {
 fn a_rank_is_killed() {
     // Survivors of a death over udp;ofi_rxd and shm of 1.17 do not always get on with each other.
     for provider in providers("a_rank_is_killed").filter(|p| !["udp", "shm"].contains(p)) {
-        // What was sent by sockets lies in its process until the provider's thread comes to it: the
+        // Data sent by sockets stays in the process until the provider's thread sends it: the
         // victim waits for that.
         let before_finalize = if provider == "sockets" { "11" } else { "7" };
         for (stage, seed, ranks) in [("2", "1", 3), ("3", "2", 3), ("4", "3", 3), (before_finalize, "1", 5)] {

@@ -159,7 +159,8 @@ fn is_complete(netmods: &str, files_of_all: usize) {
     for list in ["open", "missing", "damage", "failed"] {
         assert_eq!(summary[list], serde_json::json!([]), "{list}: {summary}");
     }
-    // What waits for a peer's card goes eagerly whatever its length: there may be no short packets.
+    // Messages that wait for a peer's card go eagerly whatever their length: there may be no short
+    // packets.
     for kind in ["Eager", "Rts", "Cts", "RndvData", "Close"] {
         let c = &summary["types"][kind];
         assert!(c["sent"].as_u64() > Some(0) && c["sent"] == c["received"], "{kind}: {summary}");

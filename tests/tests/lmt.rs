@@ -82,7 +82,7 @@ fn without_being_asked_for_nothing_goes_through_a_ring() {
         cfg.lmt = "put";
     };
     assert_eq!(exchange(&LENS[..4], put), [0, 0]);
-    // Who chose a network for a peer of this node gets the network.
+    // A rank that chose a network for a peer of this node gets the network.
     let auto = |cfg: &mut Config| {
         cfg.eager_max = 0;
         cfg.lmt = "auto";

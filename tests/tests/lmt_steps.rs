@@ -202,8 +202,7 @@ fn abandon(case: Case, lived: &Cell<u32>) -> bool {
     if !case.by_sender {
         assert!(memory.iter().all(|b| *b == POISON), "{case:?}: memory that was given back was written");
     }
-    // What the VC has been given up for is forgotten; what is registered is the new message's
-    // alone.
+    // The state for which the VC was given up is gone; only the new message's memory is registered.
     let mut failures = 0;
     for (dev, peer) in both.iter_mut().zip([1, 0]) {
         failures += dev.ack_failures().len();

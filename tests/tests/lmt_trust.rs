@@ -449,7 +449,7 @@ fn random_cookies_leave_nothing_behind() {
         script.die(1);
         script.play(&mut dev);
         for req in reqs {
-            // However it ended, it has.
+            // The outcome does not matter, only that there is one.
             let _ = dev.wait(req);
         }
         assert_eq!((script.regions().live(), dev.live_requests()), (0, 0), "seed {seed}");

@@ -176,7 +176,7 @@ fn campaign(seed: u64, tally: &mut Tally) {
             let _ = dev.wait_raw(req);
         }
         assert_eq!(dev.ack_failures().len(), 1, "seed {seed}, rank {rank}");
-        // What arrived whole can be received.
+        // Messages that arrived whole can be received.
         while dev.iprobe(ANY_SOURCE, ANY_TAG, world).expect("iprobe").is_some() {
             let receive = dev.irecv(vec![0; 4096], ANY_SOURCE, ANY_TAG, world).expect("irecv");
             // A message that was cut off ends in an error; that is not the point here.

@@ -100,7 +100,7 @@ impl Host {
             record.ask(&mut lookups);
             (lookups.ask(&put), Canonical::new(&record).host, lookups.notes().to_vec())
         });
-        // What the record says is what the tables say, of all that a peer could ask.
+        // The record says the same as the tables, for all that a peer could ask.
         let own = |ip| record.nics.iter().any(|n| n.addresses.iter().any(|a| a.ip == ip));
         for ((asked, query), answer) in asked.iter().zip(&queries).zip(&answers) {
             assert_eq!(asked.3, *answer, "{asked:?}");
@@ -195,8 +195,8 @@ fn interfaces_of_all_kinds_that_the_kernel_has() {
     assert_eq!(addresses(nic(&found, "tun0")), ["10.9.0.1/32"]);
     assert_eq!(addresses(nic(&found, "lo")), ["127.0.0.1/8", "::1/128"]);
     assert_eq!(nic(&found, "e0").mtu, 1450);
-    // What veth says to those who ask it: /sys shows another namespace here. Who is down is not
-    // asked.
+    // The speed is veth's own answer: /sys shows another namespace here. An interface that is down
+    // is not asked.
     assert_eq!((nic(&found, "e0").speed, nic(&found, "tap0").speed), (Some(10000), None));
     // The bridge loses the way out.
     a.ip("link set out nomaster");
@@ -260,7 +260,7 @@ fn routes_of_ipv4() {
         ("e4", "10.2.0.1", "10.9.0.1", Answer::Default),
         ("e4", "10.2.0.1", "10.2.0.2", Answer::Default),
     ]);
-    // Where packets would go if nobody chose, whatever the source.
+    // The default route of packets, whatever the source.
     let found = a.found();
     let index = move |name: &str| Some(nic(&found, name).index);
     let left = a.on(|| {

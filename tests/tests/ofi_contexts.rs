@@ -64,7 +64,7 @@ fn ended(world: World, endpoints: usize) {
     assert_eq!(world.violations(), [""; 0]);
     assert_eq!(world.nodes().len(), endpoints);
     let mut leaks = world.close();
-    // What a process sends last may still be under way.
+    // The last data of a process may still be under way.
     leaks.abandoned = 0;
     assert!(leaks.is_none(), "{leaks:?}");
 }

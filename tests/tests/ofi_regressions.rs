@@ -43,7 +43,7 @@ fn pour(dev: &mut Device, may_be_gone: bool) {
             Err(e) => panic!("send {n}: {e}"),
         }
     }
-    // What waits for room is taken back.
+    // Sends that wait for room are taken back.
     for req in &sends {
         dev.cancel(req);
     }
@@ -75,7 +75,7 @@ fn close_in_mid_traffic(provider: &'static str, how: [Leave; 2]) {
             }
             match dev.finalize() {
                 Ok(()) => {}
-                // Who has not finalized has failed, and the process manager says so, too.
+                // A rank that has not finalized has failed, and the process manager says so, too.
                 Err(_) if how.contains(&Leave::Drop) => {}
                 Err(e) => panic!("{provider}: finalize: {e}"),
             }

@@ -86,7 +86,7 @@ fn the_best_of_four_interfaces() {
     let counters = Counters::new(&h, FOUR);
     h.run(&[ONE, SPEEDS], &["random", "5", "20"]).expect_ok("random", 2);
     counters.expect([&["n0"], &["n0"]]);
-    // What is not chosen on one side is not used on the other.
+    // A pair that one side does not choose is not used by the other.
     let counters = Counters::new(&h, FOUR);
     let done =
         h.run(&[ONE, SPEEDS, ("NETMOD_TCP_INTERFACE", "n*,!n0,!10.11.0.0/16")], &["random", "5", "20"]);
@@ -184,8 +184,8 @@ fn connections_that_come_by_another_interface_are_counted() {
         let Some(h) = Hosts::or_skip(test, JOB, |h| {
             one_subnet(h)?;
             if !strict {
-                // As if the first host's slow interface had answered for the address of the fast
-                // one.
+                // Pretends that the first host's slow interface had answered for the address of the
+                // fast one.
                 let slow = "02:00:00:00:00:e1";
                 h.ip(0, &["link", "set", "e1", "address", slow])?;
                 let at = ["dev", "e1", "lladdr", slow, "nud", "permanent"];

@@ -209,7 +209,7 @@ fn a_vc_that_is_lost_ends_its_puts() {
                 }
                 let done =
                     [dev.wait(send), dev.wait(receive)].map(|done| done.map_err(ch3_shim::Error::from).err());
-                // What was through before the break is no failure.
+                // Messages that were through before the break do not fail.
                 for error in done.into_iter().flatten() {
                     assert!(matches!(error, Error::Peer(_)), "{error:?}");
                 }

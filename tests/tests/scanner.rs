@@ -152,7 +152,7 @@ fn attack(at: SocketAddr, target: PeerName, recorded: &[u8], dice: &mut Random) 
         hello(other, PeerName { rank: target.rank + 7, ..target }, ours),
         hello(target, target, ours),
         hello(other, target, Versions { min: 700, max: 800 }),
-        // What a real peer has said, again.
+        // Bytes of a real peer, replayed.
         recorded.to_vec(),
         recorded[..recorded.len() / 2].to_vec(),
     ];
@@ -212,7 +212,7 @@ fn a_job_under_attack() {
     let tap = Tap::default();
     let proxy = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&proxy);
-    // What rank 1's peers say is recorded.
+    // Records the bytes of rank 1's peers.
     tap.detour(1, move |home| {
         let proxy = Proxy::new(home);
         let addr = proxy.addr;
@@ -314,8 +314,8 @@ fn a_peer_gets_in_while_the_table_is_full() {
     let strangers: u64 = ranks.iter().map(|(_, stats)| stats.unauthenticated).sum();
     println!("{made} strangers, {strangers} counted, {} rounds", ranks[0].0);
     assert!(ranks[0].0 > 16, "the job hardly ran");
-    // What was never accepted is not counted; a peer that was pushed out of the table, and dialled
-    // again, is.
+    // A connection that was never accepted is not counted; a peer that was pushed out of the table,
+    // and dialled again, is.
     let dialled: u64 = ranks.iter().map(|(_, stats)| stats.dialled).sum();
     let possible = made / 2..=made + dialled;
     assert!(possible.contains(&strangers), "{made} strangers came, {strangers} were counted");

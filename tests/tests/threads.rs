@@ -336,7 +336,7 @@ fn a_wait_helps_the_other_engines() {
         let large = vec![7; 4 << 20];
         if dev.rank() == 0 {
             let sent = dev.isend(large, 1, 0, other).expect("isend");
-            // What the large message needs of this rank comes while it waits for the small one.
+            // The peer's part of the large message comes while this thread waits for the small one.
             dev.recv(&mut [0], 1, 0, world).expect("recv");
             dev.wait(sent).expect("wait");
         } else {

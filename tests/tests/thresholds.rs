@@ -77,7 +77,8 @@ fn what_is_got_sooner_is_got_if_nobody_has_said_otherwise() {
     let told = over_shared_memory(lens, |_| {});
     for (sender, receiver) in [(0, 1), (1, 0)] {
         let (eager, got) = (told[sender].0, told[receiver].1);
-        // Who receives has samples of its own, and may take the ring for what was announced.
+        // The receiver has samples of its own, and may take the ring for a message that was
+        // announced.
         assert!((eager, got) == (most, 0) || eager == from - 1 && got <= 3, "{told:?}");
     }
     for (mode, eager_max) in [("auto", Some("128K")), ("null", None), ("coop", None)] {

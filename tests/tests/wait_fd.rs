@@ -51,7 +51,7 @@ fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
 fn answers<F: NetmodFactory>(f: &F, rounds: u64, longest: usize, spin: &'static str) {
     let tune = move |cfg: &mut Config| {
         cfg.set("NETMOD_SPIN", spin).expect("a spin");
-        // Where each rank has a core there would be none.
+        // The default has no descriptor if each rank has a core.
         cfg.set("NETMOD_OFI_WAIT", "fd").expect("a way to wait");
     };
     let waits = run_job_with(f, 2, tune, move |dev| {
@@ -162,7 +162,7 @@ fn read_over_fake(
             let run = &run;
             s.spawn(move || {
                 let mut dev = builder.build().expect("a device");
-                // What is announced before there is a connection is not read, but sent.
+                // A message that is announced before there is a connection is not read, but sent.
                 dev.barrier(dev.world()).expect("barrier");
                 run(rank, &mut dev);
                 dev.finalize().expect("finalize");
@@ -307,7 +307,7 @@ fn a_transfer_that_is_refused_is_tried_again_soon() {
             dev.send(&[], 1, 2, world).expect("send");
             dev.wait(large).expect("wait");
         } else {
-            // What was announced before this has arrived is read at once.
+            // A message that was announced before this one has arrived is read at once.
             dev.recv(&mut [], 0, 2, world).expect("recv");
             let mut req = dev.irecv(vec![0; 50_000], 0, 1, world).expect("irecv");
             let mut waits = 0;

@@ -111,7 +111,7 @@ fn build(rev: &str) -> Result<PathBuf, String> {
         .map_err(|e| format!("git knows no revision {rev:?}: {e}"))?;
     let tree = build_folder()?.join("compare").join(hash.trim());
     if !tree.join("Cargo.toml").is_file() {
-        // Of a worktree whose folder was removed git still knows.
+        // Makes git forget a worktree whose folder was removed.
         output(git().args(["worktree", "prune"]))?;
         output(git().args(["worktree", "add", "--quiet", "--detach"]).arg(&tree).arg(hash.trim()))?;
     }
@@ -138,7 +138,7 @@ fn cells(
                 let _ = std::io::stderr().flush();
             }
             let one = |program: &Path| measure(program, netmod, &[(test, bytes)]);
-            // Who comes first changes from round to round.
+            // The order changes from round to round.
             let (before, now) = if round % 2 == 0 {
                 let before = one(&programs[0])?;
                 (before, one(&programs[1])?)

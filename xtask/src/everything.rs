@@ -89,7 +89,7 @@ impl Tools {
         skipped.extend(install(options, NEEDS.iter().chain(VM).chain(NEEDS_AARCH64))?);
         let second_libfabric = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
         let (mut machine, mut aarch64) = (None, None);
-        // What is missing is among the skipped already.
+        // Missing parts are among the skipped already.
         if all_there(VM) {
             machine = vm::machine(options).map_err(|why| skipped.push(why)).ok();
         }

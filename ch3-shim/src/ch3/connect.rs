@@ -93,7 +93,7 @@ impl Ch3 {
                 io.netmod.refuse_peer(peer, Refusal::OtherNetmod);
                 let (here, there) = (io.core.vc(vc).map_or(0, |v| v.netmod), io.netmod.name_of(netmod));
                 let text = format!("it connects by {there}, and this process by {}", io.netmod.name_of(here));
-                // What this side has sent, or will send, the peer refuses likewise.
+                // The peer likewise refuses all that this side has sent or will send.
                 io.netmod.vc_abort(io.core, vc, VcError::new(VcErrorKind::Mismatch, Some(peer), text));
             }
             _ => io.netmod.refuse_peer(peer, Refusal::NotWanted),

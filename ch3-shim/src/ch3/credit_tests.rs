@@ -172,7 +172,7 @@ impl Pair {
                 }
                 let bytes = self.inc.settle_bytes();
                 if lost {
-                    // Whoever cancels the carrier tells again.
+                    // The credit is told again by whoever cancels its carrier.
                     self.notify(true);
                 } else {
                     self.back.push_back(Notice { bytes, slots: None });
@@ -312,7 +312,7 @@ fn key(p: &Pair) -> String {
     let queue = p.out.waiting.iter().flat_map(|w| &w.queue);
     let waiting: Vec<_> = queue.map(|(m, c)| (n(m), *c)).collect();
     let out = (p.out.left(), p.out.seen_bytes, p.out.seen_slots);
-    // What is made at first use makes no difference by itself.
+    // Parts that are made at first use make no difference by themselves.
     let inc = (p.inc.bytes(), p.inc.bytes, p.inc.announced());
     format!("{ways:?}{waiting:?}{out:?}{inc:?}{:?}{}{}", p.back, p.want_there, p.sent)
 }
@@ -425,8 +425,7 @@ fn terms_of_jobs() {
     let of = |ranks| Terms::of(&cfg, ranks);
     assert_eq!(of(1), Terms { window: 1 << 20, slots: 1024 });
     assert_eq!(of(64), Terms { window: 1 << 20, slots: 1024 });
-    // What all peers may leave here together does not grow with their number, down to the least
-    // window.
+    // The memory for all peers together does not grow with their number, down to the least window.
     for ranks in [2, 3, 65, 100, 1000, 2000, 4000] {
         let t = of(ranks);
         let all = u64::from(ranks - 1) * u64::from(t.window + t.slots * ENTRY);

@@ -97,7 +97,7 @@ impl Vci {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Status> {
-        // Who waits for both needs no helper.
+        // A thread that waits for both requests needs no helper.
         self.scope(|s| {
             let receive = s.begin_receive(buf, source, recv_tag, comm)?;
             s.begin_send(data, dest, send_tag, comm, Mode::Standard)?;

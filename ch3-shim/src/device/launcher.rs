@@ -95,7 +95,7 @@ impl Vci {
                 self.asking.open = true;
                 self.ch3.lookups.open += 1;
             }
-            // What is wrong is told by `answer`, which comes next.
+            // The call of `answer`, which comes next, reports the error.
             Err(error) => tracing::debug!(%error, "the process manager was not asked"),
         }
     }

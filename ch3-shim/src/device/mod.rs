@@ -318,7 +318,7 @@ impl Vci {
     pub fn progress(&mut self) -> Result<bool> {
         self.check_origin()?;
         let busy = self.poll(PollOrder::InFirst)?;
-        // What this step has answered leaves with it.
+        // Answers of this step leave with it.
         if self.engine.core.is_staged() {
             self.flush();
         }

@@ -296,7 +296,8 @@ impl Vci {
         reqs: impl IntoIterator<Item = W>,
     ) -> std::result::Result<Vec<Completion>, SomeFailed> {
         let reqs: Vec<W> = reqs.into_iter().collect();
-        // Of many requests the first ones are not looked at again and again.
+        // Skips finished requests at the front, so that a long list is not looked at in full each
+        // time.
         let mut first = 0;
         let waited = self.wait_until(Time::NEVER, |d| {
             let settled = |r: &W| d.is_settled(r.handle());

@@ -212,7 +212,8 @@ impl Vci {
             let rest = &mut reqs[first..];
             let left = rest.iter_mut().position(|r| !d.use_up(r, &mut out, &mut failed));
             first += left.unwrap_or(rest.len());
-            // What is settled without being finished may not stay so: a peer may connect again.
+            // A request that is settled without being finished may become unsettled: a peer may
+            // connect again.
             first == reqs.len() || (d.ch3.failures.alarm() && reqs[first..].iter().all(|r| d.is_settled(*r)))
         })?;
         for r in &mut reqs[first..] {

@@ -146,7 +146,7 @@ impl Gate {
         self.helper.0.store(ASLEEP, self.barriers.release());
         self.barriers.heavy();
         let word = self.owner.0.load(Ordering::Relaxed);
-        // Whoever comes first of the two has woken it.
+        // The first of the two has woken it.
         word & STAGED == 0 || *done == Some(word) || !self.wake()
     }
 

@@ -158,7 +158,7 @@ fn contexts_are_given_out_once() {
     assert_eq!(context(&fixture.port(2, 0).expect("a context")), (1, 2));
     for _ in 0..20 {
         assert_eq!(context(&fixture.port(2, 0).expect("a context")), (0, 2));
-        // That was another endpoint, which has no user any more.
+        // It belonged to another endpoint, which has no user any more.
         assert_eq!(fixture.open_nodes(), 1);
     }
     drop(first);

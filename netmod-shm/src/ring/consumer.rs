@@ -123,7 +123,8 @@ impl<M: RingMem> Consumer<M> {
             Some(Kind::Inline) if len as usize <= INLINE => {
                 Ok(Cell { kind: Kind::Inline, len, at: 0, number: cell })
             }
-            // What goes with the token line and is too long for its line is in the payload buffer.
+            // The payload buffer has the payload of a token-line message that is too long for the
+            // line.
             Some(kind @ (Kind::Bulk | Kind::Headed)) if cell == TOKEN_LINE => {
                 let fits = kind == Kind::Headed && len <= self.mem.payload();
                 if fits { Ok(Cell { kind, len, at: 0, number: cell }) } else { Err(OUTSIDE) }
@@ -207,7 +208,7 @@ impl<M: RingMem> Consumer<M> {
 
     /// Returns true if there is something to be taken.
     pub(crate) fn has_something(&self, token_line: &TokenLine) -> bool {
-        // What was written wrongly is there, too.
+        // A malformed entry counts, too: reading it reports the error.
         self.peek(token_line) != Ok(None) || self.peek_open() != Ok(None)
     }
 }

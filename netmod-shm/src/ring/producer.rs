@@ -233,7 +233,7 @@ impl<M: RingMem> Producer<M> {
         self.fresh = true;
         if let Reserved::Bulk(at) = place {
             let long = len.next_multiple_of(LINE) as u32;
-            // What is left at the end before a piece that begins at the start is used up with it.
+            // A piece that begins at the start also uses up the gap at the end.
             let gap = if at == self.bulk_head { 0 } else { self.geometry.bulk - self.bulk_head };
             self.bulk_used += gap + long;
             self.bulk_total = self.bulk_total.wrapping_add(gap + long);

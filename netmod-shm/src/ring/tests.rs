@@ -125,7 +125,7 @@ fn pieces_never_overlap_and_room_never_ends() {
                     }
                     p.commit(place, kind, len);
                     written += 1;
-                    // Where the next piece is expected is nobody's.
+                    // The place of the next piece belongs to nobody.
                     let next = random(p.piece()) as u32;
                     if let Some(at) = p.next_bulk(next as usize) {
                         assert!(
@@ -361,7 +361,7 @@ fn the_token_line_goes_back_and_forth() {
     at_lower.advance(cell, &mut lower);
     assert!(lower.is_here() && !higher.is_here());
 
-    // What comes with it twice in a row is waited for.
+    // A direct answer that comes twice in a row is waited for.
     let place = to_higher.reserve().unwrap().unwrap();
     to_higher.commit_to(&mut lower, place, Kind::Inline, 50);
     let cell = at_higher.peek(&higher).unwrap().expect("a cell");

@@ -46,7 +46,7 @@ impl ShmNetmod {
     pub(crate) fn help(&mut self) -> bool {
         let Ok(segment) = &self.segment else { return false };
         let transfers = &mut self.transfers;
-        // Whatever is left behind it is told again.
+        // Transfers that remain behind this one are announced again.
         transfers.helped |= segment.wanted().swap(0, AcqRel) & transfers.read;
         let place = transfers.helped.trailing_zeros() as usize;
         let (Some(region), Some(joint)) = (transfers.at(place), segment.joint(segment.me(), place)) else {

@@ -119,7 +119,7 @@ fn there_are_only_so_many_regions() {
     let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
     let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::RemoteRead);
     assert_eq!(e.expect_err("no room").kind(), VcErrorKind::Resource);
-    // What is for local use has no place in the table.
+    // Memory for local use takes no entry of the table.
     p.register(0, &mut mem, Access::Local);
     p.nets[0].deregister(&mut p.cores[0], all[5]).expect("a region");
     p.register(0, &mut mem, Access::RemoteWrite);
@@ -171,7 +171,7 @@ fn a_region_is_taken_back_from_its_writer() {
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 through.store(true, std::sync::atomic::Ordering::Release);
                 if dies {
-                    // As the kernel does it: all that holds the file, the lock with it.
+                    // The kernel closes all that holds the file, and so drops its lock.
                     writer.wakeup.bells = None;
                     writer.segment = Err(NoSegment::Away);
                     return None;

@@ -229,7 +229,7 @@ impl Segment {
                     return Err(format!("the rank that made {shown} has not finished it in {PATIENCE:?}"));
                 }
                 _ => match sys::lock_rank(&file, MAKER) {
-                    // Whoever had it is dead; it may have given the word before it died.
+                    // The maker is dead. It may have published the word before it died.
                     Ok(()) if words.state.load(Acquire) == MAKING => allocate(&file, &layout, words),
                     Err(e) if e.kind() != io::ErrorKind::WouldBlock => {
                         return Err(format!("cannot lock a byte of {shown}: {e}"));
@@ -517,7 +517,7 @@ fn find(path: &Path) -> io::Result<Found> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not a private file of this user"));
     }
     match file.try_lock() {
-        // Whoever made it held a lock before it had a name: nobody uses it any more.
+        // Its maker locks it before it has a name, so nobody uses it any more.
         Ok(()) => {
             remove(&file, path)?;
             return Ok(Found::Again);

@@ -212,7 +212,7 @@ fn meet(parked: &Parked, path: &Path) -> io::Result<File> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is another job's"));
         }
         match sys::lock_rank(&file, MAKER) {
-            // Whoever has it decides, or has decided for this file.
+            // The holder of the lock decides, or has decided, for this file.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock && words.state.load(Acquire) == MAKING => {
                 continue;
             }

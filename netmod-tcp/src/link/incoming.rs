@@ -27,7 +27,7 @@ impl Link {
                 return;
             }
             self.establish(Event::Incoming(dial), now, cfg, acts);
-            // What the session has to say waits for the new connection.
+            // The session's data waits for the new connection.
             self.establish(Event::Want, now, cfg, acts);
         } else {
             self.establish(Event::Incoming(dial), now, cfg, acts);
@@ -44,8 +44,8 @@ impl Link {
         Claim::Refused(match self.life {
             Life::Parting if known => return Claim::Acceptable,
             _ if self.has(SHUTTING) && !wanted => RejectReason::Finalized,
-            // What begins that session may be under way: the ACCEPT to the own dial, or the SUSPEND
-            // on the connection.
+            // The start of that session may be under way: the ACCEPT to the own dial, or the
+            // SUSPEND on the connection.
             _ if hail.session != 0 && !known => match self.phase() {
                 Phase::Dialing | Phase::Promised | Phase::Up if self.session == 0 => RejectReason::Crossing,
                 _ => RejectReason::NoSession,
@@ -78,7 +78,7 @@ impl Link {
             self.suspend(Failure::Replaced, now, cfg, acts);
             return true;
         }
-        // What this side had to say has been said and acknowledged.
+        // All data of this side has been sent and acknowledged.
         self.end(now, cfg, acts);
         acts.push(LinkAction::SendReject(conn, RejectReason::NoSession));
         false

@@ -311,7 +311,7 @@ fn a_lost_connection_is_dialled_again_and_given_up_in_time() {
     assert!(dials > 5 && now == at(11_000), "{dials} dials until {now:?}");
     assert!(matches!(cause, DownCause::NotResumed { last: Failure::TimedOut, .. }), "{cause}");
     assert_eq!((link.phase(), link.session(), link.is_resuming()), (Phase::Failed, 0, false));
-    // What is no fault of the network is not resumed.
+    // Failures other than the network's are not resumed.
     let mut link = in_session();
     let got = acts(&mut link, LinkEvent::Lost { conn, failure: Failure::Protocol }, at(0));
     assert_eq!(got, [LinkAction::Down(DownCause::Lost(Failure::Protocol))]);

@@ -185,8 +185,8 @@ fn nothing_is_lost_whatever_happens_to_rails() {
         let mut share = with_rails(rails);
         let mut sent: Vec<std::collections::VecDeque<Chunk>> = vec![Default::default(); rails];
         let mut up = vec![true; rails];
-        // Of each put: its region, its length, and which of its bytes are there, in units of the
-        // least length.
+        // Each put: its region, its length, and the bytes that have arrived, in units of the least
+        // length.
         let mut puts: Vec<(u64, usize, Vec<bool>)> = Vec::new();
         let mut ended = 0;
         let mut given_up = 0;

@@ -415,7 +415,7 @@ impl TxQueue {
 
     /// Takes a message back if no byte of it has gone.
     pub(crate) fn cancel(&mut self, core: &Core, req: ReqId) -> bool {
-        // Of messages that share a request none can be told from the others.
+        // Messages that share a request cannot be told apart.
         let Some(place) = core.req(req).filter(|r| !r.is_shared()).map(|r| r.queue_seq) else {
             return false;
         };

@@ -229,7 +229,7 @@ impl World {
             Op::Shrink => self.queue.shrink(),
         }
         self.tell();
-        // Whatever was sent of messages, nothing is settled before its acknowledgement.
+        // No message is settled before its acknowledgement, however much of it was sent.
         let (acked, out) = (self.queue.acked as usize, self.out.len());
         assert!(!self.queue.is_settled() || out - acked <= 32 * self.controls);
         self.reached = self.reached.max(self.out.len());
@@ -287,7 +287,7 @@ proptest! {
             w.apply(n, op);
             w.check();
         }
-        // What is to go may wait for acknowledgements.
+        // Further sends may wait for acknowledgements.
         for _ in 0..200 {
             w.write(usize::MAX);
             w.ack(255);

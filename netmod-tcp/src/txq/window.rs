@@ -269,7 +269,8 @@ impl TxQueue {
         let rest = self.stage.len() - self.head;
         if self.is_drained() && self.kept == 0 && self.lent == 0 && rest <= IDLE_BYTES / 2 && self.is_large()
         {
-            // What is left are acknowledgements, which nobody acknowledges until they are many.
+            // Only acknowledgements are left. They are not acknowledged themselves until they are
+            // many.
             self.stage = self.stage[self.head..].to_vec();
             (self.head, self.next) = (0, rest);
             self.spare = Vec::new();

@@ -65,7 +65,7 @@ impl PeerRoutes {
         if !paired.list.iter().any(|w| w.is_between(pair)) {
             return Pairs::default();
         }
-        // What was agreed on stands until the peer, or a change here, says otherwise.
+        // The agreed pairs stand until the peer, or a change here, says otherwise.
         let agreed = self.agreed();
         let agreed = if agreed.as_slice().contains(&pair) { agreed.as_slice() } else { &[] };
         let paired_here = paired.pairs().filter(|_| agreed.is_empty());
@@ -215,7 +215,7 @@ mod tests {
         let text = "number 2 with the peer's 999: this side knows of no way between them, \
                     10.0.3.2 through e3: NETMOD_TCP_RAILS allows 2";
         assert_eq!(v.left_out(), text);
-        // Who wants one connection hears nothing of others.
+        // A peer that wants one connection is not told of others.
         v.reckon(PEER, 1);
         assert_eq!((rails_of(&v), v.left_out()), (vec![], ""));
     }

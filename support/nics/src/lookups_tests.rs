@@ -23,7 +23,7 @@ pub(crate) const ASKED: [(u32, &str, &str, Answer); 31] = [
     // The default route is by e0.
     (100, "10.1.0.1", "192.168.0.1", Answer::Default),
     (101, "10.1.0.2", "192.168.0.1", Answer::None),
-    // By a gateway with an IPv6 address.
+    // Routes by a gateway with an IPv6 address.
     (100, "10.1.0.1", "10.20.0.1", Answer::Gateway),
     // Blackhole, unreachable, prohibit.
     (100, "10.1.0.1", "10.21.0.1", Answer::None),

@@ -177,7 +177,7 @@ fn access_is_also_what_the_queue_pair_says() {
 #[test]
 fn memory_of_another_process_is_out_of_reach() {
     let pair = Pair::new(5);
-    // Of the same device, but another protection domain.
+    // A node of the same device with another protection domain.
     let other = Node::new(&pair.fabric, pair.devices[1]);
     let op = SendOp::RdmaWrite { addr: other.addr(0), rkey: other.mr.rkey() };
     pair.qa.post_send(&[send(1, op, &[pair.a.sge(0, 8)])]).unwrap();

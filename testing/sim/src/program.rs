@@ -163,7 +163,7 @@ impl Program {
         }
         self.revoked(world);
         self.next_stage(world)?;
-        // As an event loop around the device's descriptor does before it waits.
+        // An event loop around the device's descriptor does the same before it waits.
         if let Some(dev) = &mut self.dev
             && matches!(self.stage, Stage::Finalizing)
         {

@@ -30,7 +30,7 @@ pub fn disconnect_and_reuse<F: NetmodFactory>(f: &F) {
             doing(format!("round {round}, disconnect"));
             dev.disconnect(peer as u32).expect("disconnect");
         }
-        // Of a rank that was never spoken to, and of one that is closed: nothing to do.
+        // Nothing to do for a rank without a connection, never made or closed.
         dev.disconnect(peer as u32).expect("disconnect");
     });
 }
@@ -199,7 +199,7 @@ pub fn an_init_fails<F: NetmodFactory>(f: &F) {
             let mut end = None;
             for polls in 0.. {
                 dev.progress().expect("the loss of a peer is no failure of a device");
-                // Whatever is begun is under way.
+                // All that was begun is under way.
                 if polls == 100 {
                     tell.take().map(|tell| tell.send(WHY.to_owned()));
                 }

@@ -243,7 +243,7 @@ pub fn cancelled<F: NetmodFactory>(f: &F) {
             every(3).collect::<Vec<_>>().iter().rev().for_each(|i| dev.cancel(&sends[*i]));
             look_on(dev);
             every(5).for_each(|i| dev.cancel(&sends[i]));
-            // Which were is known when the others have been received.
+            // The lost ones are known when the others have been received.
             let done = dev.wait_all(sends).expect("sends");
             let lost: Vec<u8> = done.iter().map(|d| u8::from(d.status.cancelled)).collect();
             assert!(lost.iter().filter(|c| **c == 1).count() >= N / 6, "{lost:?}");

@@ -383,7 +383,7 @@ pub fn one_of_several_fails<F: NetmodFactory>(f: &F) {
                 settle(dev);
             }
         }
-        // What could not be started gives its buffer back, too.
+        // An operation that could not be started gives its buffer back, too.
         let refused = dev.irecv(vec![7; 5], 2, 1, world).expect_err("no such rank");
         assert_eq!(refused.buffer, [7; 5]);
     });

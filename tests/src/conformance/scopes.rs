@@ -1,6 +1,6 @@
 //! Borrowed buffers, and requests whose handles are thrown away.
 
-// That a handle has no destructor to be skipped is what these tests rely on least of all.
+// These tests must not rely on a handle's lack of a destructor.
 #![allow(clippy::forget_non_drop)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

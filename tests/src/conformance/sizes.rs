@@ -64,7 +64,7 @@ pub fn expected<F: NetmodFactory>(f: &F) {
 /// Checks by what means the large messages of rank 0 to rank 1 have moved.
 fn moved_in(mode: &str, stats: &[DeviceStats]) {
     let one_sided: Vec<bool> = stats.iter().map(|s| s.one_sided > 0).collect();
-    // Who puts is the sender, and who gets the receiver.
+    // The sender puts, and the receiver gets.
     assert_eq!(one_sided, [mode == "put", mode == "get"], "{mode}: {stats:?}");
     let through_rings = stats.iter().any(|s| s.through_rings > 0);
     assert_eq!(through_rings, mode == "coop", "{mode}: {stats:?}");

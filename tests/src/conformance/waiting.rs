@@ -182,7 +182,7 @@ pub fn owned_forms<F: NetmodFactory>(f: &F) {
 
         let mut reqs = post(dev);
         (0..N).for_each(|_| go(dev, peer));
-        // What is left in the list, by tag.
+        // The requests left in the list, by tag.
         let mut left: Vec<i32> = (0..N as i32).collect();
         while !reqs.is_empty() {
             let some = dev.wait_some(&mut reqs).expect("receives");

@@ -95,7 +95,7 @@ pub(super) fn alltoall(dev: &mut Device, args: &Args) -> Result<End> {
 pub(super) fn choices(dev: &mut Device, _: &Args) -> Result<End> {
     exchange(dev, 1000, 0)?;
     let me = dev.rank();
-    // Of a peer that has connected by itself the card comes later.
+    // The card of a peer that has connected by itself comes later.
     let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while dev.report().iter().any(|vc| vc.choice == "the peer connected by it") {
         if std::time::Instant::now() > limit {

@@ -71,7 +71,7 @@ impl Outcome {
     #[track_caller]
     pub fn expect_moved_in(&self, mode: &str) {
         self.expect_ok("span", 2);
-        // Who puts is the sender, rank 0; who gets is the receiver.
+        // The sender, rank 0, puts; the receiver gets.
         let one_sided = [0, 1].map(|rank| self.moved(rank)[0] > 0);
         assert_eq!(one_sided, [mode == "put", mode == "get"], "{mode}: {self}");
     }
@@ -153,7 +153,7 @@ pub fn run_within(command: &mut Command, limit: Duration) -> Outcome {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     };
-    // Whatever is left of the group goes; if nothing is, there is nobody to be signalled.
+    // Ends the rest of the group; if it is empty, nobody is signalled.
     let late = status.is_none();
     if late {
         // A launcher that is asked takes its ranks along, which may be in other groups.

@@ -51,8 +51,7 @@ pub fn random_traffic(start: Start<'_>, seeds: std::ops::Range<u32>) {
 pub fn abort(start: Start<'_>) -> Outcome {
     let done = run_within(start(4).args(["abort", "2", "9"]), END);
     assert!(!done.status.success(), "{done}");
-    // That a rank has said so may be lost with the launcher. Others may still see connections
-    // break.
+    // A rank's report may be lost with the launcher. Others may still see connections break.
     assert!(!done.output.contains("a message that nobody has sent"), "{done}");
     assert_eq!(done.ok_ranks("abort"), 0, "{done}");
     nobody_is_left(&done);

@@ -171,7 +171,7 @@ pub fn widow(dev: &mut Device, _args: &Args) -> Result<End> {
     let world = dev.world();
     let inter = dev.accept(port.as_ref(), world, 0, LIMIT)?;
     exchange(dev, &inter, 1, 100)?;
-    // When all hosts have all it has sent, the guest dies. A receive from it fails, and so does
+    // The guest dies when all hosts have all it has sent. A receive from it fails, and so does
     // parting, which leaves nothing.
     let comm = inter.comm();
     for peer in 0..inter.remote_size() {

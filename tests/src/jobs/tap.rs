@@ -327,7 +327,7 @@ impl Proxy {
         let Ok(mut server) = TcpStream::connect(home) else { return };
         let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
         for stream in [&client, &server] {
-            // As the netmod's own connections: small messages do not wait for company.
+            // The netmod's own connections do the same: small messages do not wait for company.
             let _ = stream.set_nodelay(true);
         }
         let this = self.clone();

@@ -60,7 +60,7 @@ impl LoopbackNetmod {
     }
 
     fn receive_vc(&mut self, core: &mut Core, vc: VcId, rank: u32, events: &mut Events) {
-        // Whether the engine has to handle something of this VC before its receive state is known.
+        // True if the engine must handle an event of this VC before its receive state is known.
         let mut busy = events.concern(vc);
         for _ in 0..EACH {
             if events.room() == 0 || self.arena.room() == 0 {

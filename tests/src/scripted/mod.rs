@@ -325,7 +325,7 @@ impl Script {
         while !self.is_played() {
             dev.progress().expect("progress");
         }
-        // What the last bytes have caused.
+        // Handles the effects of the last bytes.
         while dev.progress().expect("progress") {}
     }
 }

@@ -118,7 +118,7 @@ fn a_message_that_is_there_wins_over_a_failure() {
     let held = dev.mprobe(ANY_SOURCE, 3, world).expect("a message");
     assert_eq!(dev.mrecv(&mut [0; 3], held).map(|s| s.source), Ok(2));
     assert_eq!(dev.recv(&mut [0; 3], ANY_SOURCE, 3, world).map(|s| s.source), Ok(2));
-    // What a process has sent before its death arrived whole.
+    // Messages that a process has sent before its death arrived whole.
     message(&script, 2, 4);
     die(&script, &mut dev, 2);
     assert_eq!(dev.recv(&mut [0; 3], 2, 3, world).map(|s| s.source), Ok(2));
@@ -252,7 +252,7 @@ fn a_failed_process_can_be_used_again() {
     script.connect(1);
     message(&script, 1, 6);
     assert_eq!(dev.wait_raw(req).map(|s| s.source), Ok(1));
-    // Of a process that has not failed: nothing to do.
+    // A process that has not failed: nothing to do.
     dev.reconnect(2).expect("reconnect");
     assert!(matches!(dev.reconnect(3), Err(Error::Rank { .. })));
 }
@@ -398,7 +398,7 @@ fn the_process_manager_tells_of_a_death() {
     lost(2, dev.recv(&mut [1], 2, 1, world));
     let error = dev.failed().remove(0);
     assert_eq!(error.cause.kind().found_by(), "the process manager");
-    // What rank 1 has sent before its death may still come.
+    // Messages that rank 1 has sent before its death may still come.
     assert_eq!(dev.test_raw(from_1), Ok(None));
     message(&script, 1, 2);
     assert_eq!(dev.wait_raw(from_1).map(|s| s.source), Ok(1));
@@ -465,7 +465,7 @@ fn finalize_does_not_wait_for_the_dead() {
     script.let_barriers_end(false);
     dev.finalize_begin();
     let timeout = dev.config().close_timeout;
-    // As long as nobody has failed it waits.
+    // It waits as long as nobody has failed.
     for n in 1..20 {
         clock.set(Time::ZERO + timeout * n);
         for _ in 0..10 {

@@ -47,7 +47,7 @@ fn who_ends_before_its_first_message_is_noticed_by_those_who_wait_for_it() {
     lost(2, dev.iprobe(2, 5, world));
     acknowledged(&mut dev);
 
-    // Whoever may be the sender counts.
+    // Every possible sender counts.
     script.watched(None);
     let any = any(&mut dev);
     pass(&mut dev, &clock, 3);
@@ -71,7 +71,7 @@ fn nobody_is_watched_for_nothing() {
     pass(&mut dev, &clock, 10);
     assert_eq!(script.watched(None), [0; 0]);
 
-    // Where the process manager tells, it is enough.
+    // The process manager's word alone is enough.
     let clock = VirtualClock::new();
     let (script, mut dev) = Script::device_at(4, true, Some(clock.clone()));
     let any = any(&mut dev);

@@ -1,4 +1,4 @@
-//! Comments: how doc comments begin, and how long lines are (language.md, rules 1 and 6).
+//! Comments: how they begin, and how long lines are (language.md, rules 1 and 6).
 
 use netmod_harness::Rng;
 
@@ -54,6 +54,11 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Found> {
             let what = format!("{}:{}: {}", source.shown(), block.line, block.first());
             found.push(Found::one(format!("{}: first lines", source.package), what).in_file(source));
         }
+        for (number, first) in inner(&source.text).into_iter().filter(|(_, first)| begins_with_clause(first))
+        {
+            let what = format!("{}:{number}: {first}", source.shown());
+            found.push(Found::one(format!("{}: inner comments", source.package), what).in_file(source));
+        }
     }
     found
 }
@@ -96,6 +101,20 @@ fn blocks(text: &str) -> Vec<Block> {
             }
         }
         open = line.doc().is_some();
+    }
+    found
+}
+
+/// Returns the first line of each comment that is no doc comment, with its number.
+fn inner(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut open = false;
+    for (line, number) in split(text).iter().zip(1..) {
+        let plain = line.comment.as_deref().filter(|_| line.doc().is_none());
+        let first = plain.and_then(|c| c.strip_prefix("//")).map(str::trim);
+        let alone = line.code.trim().is_empty();
+        found.extend(first.filter(|_| !(open && alone)).map(|f| (number, f.to_owned())));
+        open = first.is_some() && alone;
     }
     found
 }
@@ -174,7 +193,20 @@ mod tests {
                 "{line}"
             );
         }
-        assert_eq!(check(&[source("// How it works.\n")]), []);
+    }
+
+    #[test]
+    fn an_inner_comment_that_begins_with_a_clause_is_seen() {
+        let text =
+            "fn f() {\n    // Who waits is woken.\n    // What follows goes on.\n    g(); // As before.\n}\n";
+        let found = check(&[source(text)]);
+        assert_eq!(found.iter().map(|f| f.key.as_str()).collect::<Vec<_>>(), ["p: inner comments"; 2]);
+        for (found, line) in found.iter().zip([2, 4]) {
+            assert!(found.what.contains(&format!(":{line}: ")), "{}", found.what);
+        }
+        let right =
+            "/// Names a thing.\n// Threads that wait are woken,\n// who knows.\nlet a = \"// What\";\n";
+        assert_eq!(check(&[source(right)]), []);
     }
 
     #[test]

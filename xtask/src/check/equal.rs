@@ -29,7 +29,7 @@ pub(crate) fn check(tree: &Tree, sources: &[Source]) -> Vec<Found> {
             places.entry(row).or_default().push((number, at));
         }
     }
-    // By pair of files and by the distance of the rows in them, where rows begin.
+    // The places where rows begin, by pair of files and by the distance of the rows in them.
     let mut pairs = BTreeMap::<(usize, usize, isize), BTreeSet<usize>>::new();
     for same in places.values() {
         for (n, (first, a)) in same.iter().enumerate() {

@@ -168,7 +168,7 @@ fn sweep(folder: &Path) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let owner = name.rsplit_once('-').and_then(|(_, n)| n.parse::<u32>().ok());
         if owner.is_some_and(|n| !Path::new("/proc").join(n.to_string()).exists()) {
-            // What cannot be removed stays, and is in nobody's way.
+            // An entry that cannot be removed stays, and is in nobody's way.
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }

@@ -16,7 +16,7 @@ fn a_context_belongs_to_one_group() {
                 }
             }
         }
-        // What a peer may not say.
+        // Contexts that a peer may not name.
         for wire in [REMOTE, REMOTE | 5, REMOTE | INTERNAL] {
             assert_eq!(s.of_wire(wire), None, "{s:?}");
         }

@@ -45,7 +45,7 @@ impl Ch3 {
 
     /// Drops the rings of a VC that is lost or at its end. The caller finishes its requests.
     pub(in crate::ch3) fn lmt_lost(&mut self, io: &mut DevIo<'_>, vc: VcId) {
-        // What was put into the ring before the end is here.
+        // Bytes that were put into the ring before the end are here.
         if self.lmt.rings.get(vc).is_some() {
             self.copy_in_rest(io, vc);
         }

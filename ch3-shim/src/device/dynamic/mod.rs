@@ -333,7 +333,7 @@ impl Vci {
         let now = self.now;
         let host = self.ch3.join(&mut self.engine.io(now), &met, Cards::Unknown)?;
         let outcome = self.apply(port, host, roster, call);
-        // Who has not been answered needs no goodbye.
+        // A root that has not been answered needs no goodbye.
         self.leave_root(host, !matches!(outcome, Err(Error::Timeout(_))));
         outcome
     }

@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         if n > MAX_PROCESSES || root as usize >= n {
             return Err(WordError::Root { root, processes: n });
         }
-        // What is reserved is no more than what has come.
+        // The reserved room is bounded by the bytes that have come.
         let mut roster = Vec::with_capacity(n.min(self.0.len() / 4));
         for _ in 0..n {
             let len = self.u32("the length of a card")?;

@@ -23,7 +23,7 @@ impl Alarm {
     /// Something stays staged in an engine whose lock the caller has. Returns true if the helper
     /// must be told.
     pub(super) fn raise(&self) -> bool {
-        // Who has raised it has woken the helper.
+        // The thread that has raised it has woken the helper.
         if self.raised.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -46,7 +46,7 @@ impl Alarm {
     pub(super) fn try_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // Whoever comes first of the two has woken it.
+        // The first of the two has woken it.
         !self.raised.load(Ordering::Relaxed) || !self.asleep.swap(false, Ordering::AcqRel)
     }
 

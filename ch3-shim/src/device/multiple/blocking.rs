@@ -22,7 +22,7 @@ impl Lent<'_> {
     fn wait(mut self) -> Result<Status> {
         let req = self.req;
         let result = self.shared.engine(self.engine).wait(req, |v| {
-            // What failures keep from finishing is still to be ended, by `drop`.
+            // Dropping the request ends one that a failure keeps from finishing.
             let pending = if v.is_finished(req) { None } else { v.unsettle(req) };
             pending.map_or_else(|| Ok(v.take(req).0), Err)
         })??;
@@ -54,8 +54,8 @@ impl Device<Multiple> {
         let seg = unsafe { Segment::contig(data.as_ptr().cast_mut(), data.len()) };
         let send = |v: &mut Vci| -> Result<RawReq> {
             let req = v.isend_raw(seg, dest, tag, comm, mode)?;
-            // Who holds a request that is over does not come back to the engine; who waits, soon,
-            // and needs no helper.
+            // The holder of a complete request does not come back to the engine. One that waits
+            // comes soon, and needs no helper.
             v.flush();
             Ok(req)
         };

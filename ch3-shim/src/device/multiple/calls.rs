@@ -53,7 +53,7 @@ impl Device<Multiple> {
         };
         let send = |v: &mut Vci| {
             let req = v.isend_mode(data, dest, tag, comm, mode)?;
-            // Whoever holds a request that is over does not come back to the engine.
+            // The holder of a complete request does not come back to the engine.
             if req.raw().is_over() {
                 v.flush();
             }

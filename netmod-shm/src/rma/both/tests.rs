@@ -102,7 +102,7 @@ fn an_owner_that_does_not_poll_is_not_waited_for() {
     get.start();
     assert_eq!(get.p.end().1, Ok(()));
     assert!(get.is_there());
-    // What it is told of when it polls is over.
+    // The transfer that a poll announces is over.
     assert!(get.poll(1).is_none());
     assert_eq!(get.helped(), 0);
 }
@@ -134,7 +134,7 @@ fn what_the_owner_cannot_write_the_reader_reads() {
     let mut get = Get::new("joint-fails");
     get.start();
     assert!(get.poll(0).is_none());
-    // As an owner does that is not permitted to write.
+    // Acts as an owner without permission to write.
     let (number, _) = get.joint().enter().expect("a job");
     assert_eq!(get.joint().claim_back(PARTS), Some(PARTS - 1));
     get.joint().fail();
@@ -213,7 +213,7 @@ fn jobs_that_cannot_be_are_not_done() {
         assert!(crate::region::is_quiet(get.joint().word()));
         crate::region::close(get.joint().word());
     }
-    // So is what is asked of places where there is nothing.
+    // Requests for places that hold nothing are refused, too.
     let segment = get.p.nets[0].segment.as_ref().expect("a segment");
     (0..crate::segment::layout::REGIONS)
         .for_each(|i| segment.want(get.p.nets[1].segment.as_ref().expect("a segment").me(), i));

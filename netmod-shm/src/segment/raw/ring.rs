@@ -158,7 +158,7 @@ impl RawRing {
     pub(crate) fn prefetch_bulk(&self, at: u32, len: usize) {
         let (at, bulk) = (at as usize, self.geometry.bulk as usize);
         let (first, len) = (self.bulk.as_ptr().wrapping_add(at), len.min(bulk.saturating_sub(at)));
-        // As `netmod_core::stores::load` will.
+        // The same choice as in `netmod_core::stores::load`.
         if Processor::here() == Processor::Zen4 {
             return fetch_all_to_write(first, len);
         }

@@ -146,7 +146,7 @@ const SLEEPY_LATE: [Size; 6] = [
 
 /// Better ways that open for either side, or for both at once.
 const MOVING: [Size; 7] = [
-    // Where both move at once and each answers in time, no further dial is needed.
+    // Both sides move at once and answer in time: no further dial is needed.
     Size { resume: true, dials: 3, moves: [1, 1], wishes: [1, 0], long_pauses: true, ..Size::SMALL },
     Size { resume: true, dials: 3, moves: [1, 0], ..Size::SMALL },
     Size { resume: true, dials: 4, moves: [1, 1], wishes: [1, 0], ..Size::SMALL },

@@ -352,7 +352,7 @@ impl Model {
                     }
                 }
                 LinkAction::Close(c) if w.sides[x].harsh && w.sides[x].link.up() != Some(c) => {
-                    // What the peer has not read yet may be lost with it.
+                    // Bytes that the peer has not read yet may be lost with the connection.
                     w.sides[x].harsh = false;
                     close(w, x, c)?;
                     if w.conns[c.0 as usize].ends[1 - x] != End::Closed && !w.conns[c.0 as usize].broken {
@@ -456,7 +456,7 @@ impl Model {
         }
         let position = s.tx_base + told;
         if position < s.acked && self.late && w.faults < self.faults {
-            // What was lost with the connection was sent before the session began.
+            // The bytes lost with the connection were sent before the session began.
             close(w, x, c)?;
             is_down(w, x);
             return self.on(w, x, LinkEvent::Abort);

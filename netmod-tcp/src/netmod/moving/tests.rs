@@ -140,7 +140,7 @@ fn an_offer_that_is_taken_as_it_lapses_is_no_loss() {
 fn lapses_are_counted() {
     let mut two = two();
     let (vc, e) = (two.vcs[0], &mut two.engines[0]);
-    // As if the peer had sent something, too.
+    // Pretends that the peer has sent something, too.
     e.netmod.link_event(&mut e.core, vc, LinkEvent::Heard);
     let up = e.netmod.sessions.vcs.get(vc).and_then(|v| v.link.up());
     let route = e.netmod.sessions.vcs.get(vc).and_then(|v| v.routes.last_route()).cloned().expect("a route");

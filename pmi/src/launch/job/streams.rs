@@ -108,7 +108,7 @@ impl Job<'_> {
         let failed = [(&mut self.streams.stdout, "stdout"), (&mut self.streams.stderr, "stderr")]
             .map(|(writer, name)| writer.take_failure().map(|why| (name, why, writer.reader_is_gone())));
         for (name, why, gone) in failed.into_iter().flatten() {
-            // As if SIGPIPE had ended the launcher, like any program whose reader closes.
+            // The code is that of SIGPIPE, like any program whose reader closes.
             let code = if gone { 128 + libc::SIGPIPE } else { 1 };
             let what = format!("cannot write the output of the ranks to {name}: {why}");
             self.note(Failure { rank: None, code, what });

@@ -122,7 +122,7 @@ impl State {
     /// afterwards.
     pub(crate) fn arm(&mut self, id: Id, solicited_only: bool) -> Result<(), Errno> {
         let cq = self.cqs.get_mut(&id).ok_or(errno::ENODEV)?;
-        // Of two calls, the one that asks for more counts.
+        // The call that asks for more counts.
         cq.armed = Some(solicited_only && cq.armed.unwrap_or(true));
         let context = cq.context;
         self.usable(context)?;

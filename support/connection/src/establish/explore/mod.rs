@@ -35,7 +35,7 @@ fn explore(size: Size, mutant: Option<Mutant>, most: usize) -> Result<Seen, Stri
     let (model, start) = Model::new(size, mutant);
     let mut known = HashMap::from([(hash(&start), 0usize)]);
     let mut worlds = vec![(start, 0)];
-    // From where each world is reached, and the worlds that need no step, or cannot be followed.
+    // The predecessors of each world, and the worlds that need no step or cannot be followed.
     let mut before: Vec<Vec<u32>> = vec![vec![]];
     let mut goals = vec![];
     let mut seen = Seen::default();

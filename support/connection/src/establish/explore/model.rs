@@ -264,7 +264,7 @@ impl Model {
 
     /// Announces the end of a connection, and closes it.
     pub(super) fn end(&self, w: &mut World, x: usize, c: u8, word: Msg) -> Result<(), Stop> {
-        // Whoever was forgotten can still be answered where there are no streams.
+        // A forgotten connection can still be answered if there are no streams.
         if self.size.network != Network::Frames || w.conns[usize::from(c)].ends[x] == End::Open {
             send(w, x, c, word)?;
         } else {
@@ -434,7 +434,7 @@ impl Model {
         if self.size.network != Network::Frames {
             return self.end(w, x, c, Msg::Reject(RejectReason::AlreadyConnected));
         }
-        // Of two dials that wait the later one counts.
+        // The later one of two waiting dials counts.
         let earlier = w.sides[x].waiting.replace(c);
         earlier.map_or(Ok(()), |e| self.end(w, x, e, Msg::Reject(RejectReason::AlreadyConnected)))
     }
@@ -501,7 +501,7 @@ impl Model {
             }
         }
         let [a, b] = &w.sides;
-        // Who does not see the end of a stream does not see a death either.
+        // A side that does not see the end of a stream does not see a death either.
         let blind = w.crashed && self.size.network == Network::Frames;
         if a.machine.conn != b.machine.conn && !blind {
             return Err(format!("one is on {:?}, the other on {:?}", a.machine.conn, b.machine.conn));

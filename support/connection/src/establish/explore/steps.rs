@@ -36,7 +36,7 @@ impl Model {
                 }));
             }
         }
-        // What nobody answers times out.
+        // A message without an answer times out.
         let last = w.faulty && w.is_silent() && (!frames || w.crashed);
         for x in (0..2).filter(|x| waits(*x) && last) {
             steps.push(step(w, |w| self.time_out(w, x)));
