@@ -365,7 +365,7 @@ impl<D: Device> FrameNetmod<D> {
     #[inline(never)]
     fn look_at_clock(&mut self, core: &mut Core, events: &Events) {
         self.ports.iter_mut().for_each(|port| port.tick(self.clock.now));
-        // What the manager gives up must not have bytes in the batch; it is asked again.
+        // Frames that the manager gives up must not have bytes in the batch; it is asked again.
         let due = self.connections.manager.deadline().is_some_and(|t| self.clock.now >= t);
         if due && events.is_empty() {
             self.manage(core, Manager::timer);

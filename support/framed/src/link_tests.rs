@@ -166,7 +166,7 @@ fn what_goes_without_saying_is_known_to_both_sides() {
         hdr[0] = random.below(3) as u8;
         (hdr[7], hdr[15]) = (random.below(2) as u8, random.below(2) as u8);
         (hdr[16], hdr[31]) = (random.below(256) as u8, random.below(256) as u8);
-        // What waited for the device is sent as it was filled.
+        // A frame that waited for the device is sent as it was filled.
         let said = if random.one_in(4) { None } else { a.shorten(&hdr) };
         a.lone_sent(&hdr);
         let [first, second] = halves(&hdr);

@@ -326,7 +326,7 @@ unsafe impl<D: Device> Netmod for FrameNetmod<D> {
         let no_word = self.work.events.is_empty() && self.connections.actions.is_empty();
         let later = !events.is_empty() && no_word && !self.clock.polls.is_multiple_of(PUT_OFF);
         if later {
-            // What is staged goes before what is sent after this poll.
+            // Staged frames go before those sent after this poll.
             self.push_staged(core);
             return Ok(());
         }
@@ -399,7 +399,7 @@ impl<D: Device> Module for FrameNetmod<D> {
     fn business_card(&self, card: &mut CardWriter) -> Result<(), CardError> {
         match &self.own {
             Ok(own) => own.emit(card),
-            // Who has no section cannot be reached by this netmod.
+            // A process without a section cannot be reached by this netmod.
             Err(_) => Ok(()),
         }
     }

@@ -75,7 +75,7 @@ impl Machine {
             s.until = until;
         }
         match earlier {
-            // Of two dials that wait the later one counts: who dials again has given the other up.
+            // The later one of two waiting dials counts: the dialler has given the earlier one up.
             Some(other) if self.is_later(other, id) => self.reject(id, RejectReason::AlreadyConnected),
             Some(other) => {
                 let known = self.by_peer.get(&peer).copied();
@@ -131,7 +131,7 @@ impl Machine {
                 link.waiting = Some(id);
                 self.superseded(vc, "another process has taken its place; was it restarted?");
             }
-            // What the peer said last on the old connection may come yet.
+            // The peer's last frames on the old connection may still arrive.
             (Verdict::Contested, Life::Up) => {
                 link.waiting = Some(id);
                 link.timer = link.timer.min(parting_timeout);

@@ -214,7 +214,7 @@ impl Machine {
         let event = match failure {
             Failure::Rejected(reason) => Event::Rejected { conn, reason, permanent },
             failure => {
-                // Who was never asked needs no word.
+                // A peer that was never asked needs no goodbye.
                 if failure != Failure::NoKey {
                     self.steps.push_back(Step::Goodbye { vc, slot });
                 }
@@ -248,7 +248,7 @@ impl Machine {
         let Some(peer) = link.theirs.as_deref().cloned() else { return };
         link.life = Life::Up;
         link.fin = false;
-        // What was wished for since the end was asked for goes first; then the driver asks again.
+        // A connection wanted since the end was asked for goes first; then the driver asks again.
         let parts = link.terminating && !wanted;
         let (to, own, slot) = (to(vc, link), link.terms.as_ref().map_or(0, |t| t.port), link.slot);
         self.slots.open(slot);
@@ -340,7 +340,7 @@ impl Machine {
 
     /// Somebody accepts a dial that is not under way: it has not heard that it was given up.
     pub(super) fn answered_late(&mut self, slot: Slot) {
-        // Where no frame is lost, it hears so yet.
+        // The answer still arrives if no frame is lost.
         if slot == slots::NONE || self.params.retransmit == Duration::MAX {
             return;
         }

@@ -218,7 +218,7 @@ impl Manager {
     /// The first frame of an unauthenticated peer.
     fn dialled(&mut self, slot: Slot, port: u8, bytes: &[u8], env: &mut Env<'_>) {
         if matches!(FrameType::of(bytes), Some(FrameType::Proof | FrameType::Ready | FrameType::Goodbye)) {
-            // Of a handshake that is over.
+            // The handshake of this frame is over.
             return;
         }
         let mut nonce = [0; NONCE_LEN];
@@ -245,7 +245,7 @@ impl Manager {
         if !matches!(words, Some((_, true))) {
             self.note_refused(step.err().as_ref());
         }
-        // Who does not say where to, gets no answer.
+        // A frame without a return address gets no answer.
         let (Some(inbound), Some((frame, goes_on))) = (inbound, words) else { return };
         if self.machine.is_with(&inbound) {
             return;

@@ -69,7 +69,7 @@ pub(super) fn emit(terms: &LocalTerms, slot: Slot) -> Result<Terms, TermsTooLong
     b.extend_from_slice(&slot.number.to_le_bytes());
     b.extend_from_slice(&slot.token.to_le_bytes());
     b.push(terms.context);
-    // What is too long for its count is too long for terms.
+    // An address whose length does not fit its count does not fit the terms either.
     b.push(u8::try_from(terms.end.len()).unwrap_or(u8::MAX));
     b.extend_from_slice(&terms.end);
     b.extend_from_slice(&terms.address);

@@ -445,7 +445,7 @@ fn a_peer_that_forgot_the_connection_gets_another_after_a_while() {
     let (mut w, [a, b]) = World::pair();
     w.connect(0, a);
     w.settle();
-    // What says so is lost.
+    // The frame that says so is lost.
     w.run(0, |m, env| m.remove(a, env));
     w.wires[0][1].clear();
     let a = w.vc(0, 1);

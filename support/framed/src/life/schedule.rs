@@ -85,8 +85,8 @@ impl Schedule {
         }
         let detect = self.detect;
         let doubted = |w: &Watch| (w.heard + detect).max(w.not_before);
-        // Who owes before who does not; of the former the most silent one, of the latter the next
-        // in turn.
+        // Peers that owe an answer come first, the most silent one before the others; the rest
+        // follow in turn.
         let rank = |vc: VcId, w: &Watch| match w.owes {
             true => (0, w.heard.0),
             false => (1, (vc.index().wrapping_sub(self.turn).wrapping_sub(1)) as u64),

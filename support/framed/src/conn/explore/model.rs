@@ -292,10 +292,10 @@ impl Model {
         };
         let side = &mut w.sides[x];
         let before = side.phase();
-        // What is sent in this call is of the connection that there was.
+        // Frames that this call sends belong to the connection before it.
         let of = side.link().map_or(NONE, |l| l.slot);
         let stood = (side.link().map_or(Life::Making, |l| l.life), side.machine.slots.len());
-        // Who waits for nothing is not disturbed by an early look at the clock.
+        // An early look at the clock disturbs no side without a deadline.
         side.machine.next = Time::ZERO;
         if self.mutant.is_none_or(|m| m.before(what, side)) {
             f(&mut side.machine, self.vc, &mut env);
@@ -431,7 +431,7 @@ impl Model {
                     dial,
                     terms: theirs(slot),
                 };
-                // Who is known has said it again.
+                // The peer is known: it has said it again.
                 if let Some(id) = by_slot(w, &slot) {
                     return self.call(w, x, "again", |m, _, _| {
                         if m.inbound(id).is_some_and(|s| matches!(s.stage, Stage::Accepted(_))) {
@@ -499,7 +499,7 @@ impl Model {
 
     fn data(&self, w: &mut World, x: usize, slot: Slot, of: Slot, number: u8) -> Result<(), Stop> {
         if !self.is_for(w, x, slot, of)? {
-            // Who takes its VC away has said before what it had to say, and that is heard.
+            // A side that removes its VC has sent all its frames before, and they arrive.
             let Size { losses, restarts, aborts, timeouts, removals, .. } = self.size;
             let told = (losses, restarts, aborts, timeouts) == (0, [0, 0], [0, 0], Timeouts::Never);
             let heard = !w.faulty || told && removals[x] == 0;
@@ -508,7 +508,7 @@ impl Model {
             }
             let promised = w.sides[x].machine.slots.under_way(slot).is_some();
             self.call(w, x, "stray", |m, _, env| m.stray(slot, env))?;
-            // Who takes a connection for made that is not must not be left in that belief.
+            // A side must not go on believing in a connection that was not made.
             if promised && w.sides[x].machine.slots.under_way(slot).is_some() {
                 return wrong(format!("message {number} is lost, and nobody is told"));
             }

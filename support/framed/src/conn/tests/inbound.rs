@@ -23,7 +23,7 @@ fn a_port_has_its_own_names_and_key() {
     w.run(1, |m, env| m.add(b, guest, Purpose::Vc, env));
     w.settle();
     assert_eq!((w.log(0), w.log(1)), (vec![OPENED.to_owned()], vec![OPENED.to_owned()]));
-    // Whoever comes with another key learns nothing, and one who comes to no port learns that.
+    // A peer with another key learns nothing; one that names a port which is not there learns that.
     for (p, k, text) in [(port, 6, "key"), (78, 5, "nobody accepts on that port")] {
         let mut w2 = World::new(2);
         w2.processes[1].manager.identity_mut().open_port(port, key);
@@ -90,7 +90,7 @@ fn unauthenticated_peers_are_few_and_the_oldest_makes_way() {
     let log = w.log(8);
     assert!((1..8).all(|r| log.contains(&format!("new {r}"))), "all came through in the end: {log:?}");
     assert_eq!(w.log(0), [OPENED]);
-    // Who says no more than HELLO is forgotten.
+    // A peer that sends no more than HELLO is forgotten.
     let mut w = World::new(2);
     let a = w.vc(0, 1);
     w.connect(0, a);
