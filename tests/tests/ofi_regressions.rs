@@ -64,7 +64,7 @@ fn close_in_mid_traffic(provider: &'static str, how: [Leave; 2]) {
             let (peer, world) = (other(&dev), dev.world());
             let mut got = [0];
             dev.sendrecv(&[1], peer, 2, &mut got, peer, 2, world).expect("they are connected");
-            // Who leaves earlier may take its message along.
+            // A rank that leaves earlier may take its message along.
             connected.fetch_add(1, Ordering::Relaxed);
             while connected.load(Ordering::Relaxed) < 2 {
                 dev.progress().expect("progress");

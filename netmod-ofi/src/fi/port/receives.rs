@@ -53,8 +53,8 @@ pub(super) struct Receives {
 }
 
 impl Receives {
-    /// Makes `count` idle buffers. `overtaken`: the provider may report the last message of a buffer
-    /// before others in it, which it is still writing.
+    /// Makes `count` idle buffers. `overtaken`: the provider may report the last message of a
+    /// buffer before others in it, which it is still writing.
     pub(super) fn new(count: usize, overtaken: bool) -> Receives {
         Receives {
             contexts: Contexts::new(count),
@@ -215,7 +215,8 @@ mod tests {
         all.release(0);
         assert_eq!((all.idle(), all.find(context)), (Some(0), None));
 
-        // Nothing is remembered of the last time; an entry without a message may say that it is full.
+        // Nothing is remembered of the last time. An entry without a message may say that the
+        // buffer is full.
         all.posted(Takes::Several);
         all.came(0, (0, 60), true, false);
         all.release(0);
