@@ -20,6 +20,7 @@ jobs
   check      comments, lengths, fields, equal lines and imports, beside the lists in xtask/allowed
   quick      format, lints, documentation, unit and conformance tests of one package, or of that of this folder
   doc        the documentation, without warnings
+  abi        writes the headers of C and the exported functions that follow from the tables in mpi-abi
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)

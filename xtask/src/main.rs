@@ -1,6 +1,7 @@
 //! The project's jobs, as `cargo xtask JOB`.
 
 mod aarch64;
+mod abi;
 mod args;
 mod check;
 mod command;
@@ -59,6 +60,7 @@ fn run(args: &Args) -> Result<(), String> {
         "check" => check::check(&args.check),
         "quick" => quick::quick(args.name.as_deref()),
         "doc" => jobs::doc(),
+        "abi" => abi::abi(),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))
         }

@@ -1,0 +1,56 @@
+//! `cargo xtask abi`: writes what follows from the tables in `mpi-abi`.
+//!
+//! The tables name the functions with the roles of their arguments, the roles with their types, and
+//! the constants. From them come the headers of C and the exported functions in Rust, which are
+//! committed; a test compares them.
+
+mod facade;
+mod header;
+mod table;
+
+use std::path::PathBuf;
+
+use crate::command::root;
+use table::Tables;
+
+/// A generated file: its path below `mpi-abi`, and its text.
+type Generated = (PathBuf, String);
+
+/// Writes the generated files that are not what the tables give.
+///
+/// # Errors
+/// If a table cannot be read or has a fault, or if a file cannot be written.
+pub(crate) fn abi() -> Result<(), String> {
+    for (path, text) in differing(&Tables::read(&root().join("mpi-abi"))?)? {
+        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        eprintln!("xtask: wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// Returns the generated files that differ from those that are there.
+fn differing(tables: &Tables) -> Result<Vec<Generated>, String> {
+    let folder = root().join("mpi-abi").join("mpich");
+    let mut all = Vec::new();
+    all.extend(
+        header::files(tables).into_iter().map(|(name, text)| (folder.join("include").join(name), text)),
+    );
+    all.extend(
+        facade::files(tables)?.into_iter().map(|(name, text)| (folder.join("src/entry").join(name), text)),
+    );
+    let differs = |(path, text): &Generated| std::fs::read_to_string(path).ok().as_ref() != Some(text);
+    Ok(all.into_iter().filter(differs).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_committed_is_what_the_tables_give() {
+        let tables = Tables::read(&root().join("mpi-abi")).expect("sound tables");
+        let differ = differing(&tables).expect("generated files");
+        let names: Vec<_> = differ.iter().map(|(path, _)| path.display().to_string()).collect();
+        assert!(names.is_empty(), "{names:?}: run cargo xtask abi");
+    }
+}
