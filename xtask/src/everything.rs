@@ -8,7 +8,7 @@ use crate::command::{cargo, root, run};
 use crate::install::{NEEDS, NEEDS_AARCH64, VM, all_there, install};
 use crate::options::Options;
 use crate::skip::{NO_SKIP, SKIP_LOG};
-use crate::stages::Stages;
+use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
 use crate::tests::run as tests;
 use crate::vm::{self, Machine};
@@ -53,19 +53,23 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     let first = stages.run("tests of crates", || tests::together(&together, &log.variables, &log.folder));
     let second = stages.run("tests of jobs", || tests::one_by_one(&alone, &log.variables, &log.folder));
     first.and(second)?;
-    stages.run("fuzzing", || {
-        let fuzz = built.path("netmod-fuzz", "bin netmod-fuzz")?;
-        run(Command::new(fuzz).args(["--seconds", FUZZ_SECONDS]))
-    })?;
-    stages.run("tests in documentation", || {
-        run(cargo().args(["test", "--workspace", "--doc", "--quiet"]).envs(log.variables.clone()))
-    })?;
+    let fuzz = built.path("netmod-fuzz", "bin netmod-fuzz")?;
+    // Each of these keeps one processor busy.
+    let mut first: Vec<(_, Job<'_>)> = vec![(
+        "tests in documentation",
+        Box::new(|| {
+            run(cargo().args(["test", "--workspace", "--doc", "--quiet"]).envs(log.variables.clone()))
+        }),
+    )];
     if let Some(aarch64) = tools.aarch64 {
-        stages.run("aarch64", || aarch64.test())?;
+        first.push(("aarch64", Box::new(move || aarch64.test())));
     }
-    if let Some(machine) = tools.machine {
-        stages.run("virtual machine", || in_machine(&machine, &built))?;
+    let mut second: Vec<(_, Job<'_>)> =
+        vec![("fuzzing", Box::new(|| run(Command::new(fuzz).args(["--seconds", FUZZ_SECONDS]))))];
+    if let Some(machine) = &tools.machine {
+        second.push(("virtual machine", Box::new(|| in_machine(machine, &built))));
     }
+    stages.run_rows(vec![first, second])?;
     skipped.extend(log.skipped()?);
     Ok(())
 }
