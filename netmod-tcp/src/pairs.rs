@@ -1,7 +1,7 @@
 //! The pairs of interfaces in a handshake: one side's interface, and the other's that it is to talk
 //! to. These are the terms of TCP's handshake.
 
-use netmod_connection::{FrameType, HelloError, InitiatorStep, Responder, Terms};
+use netmod_connection::{FrameType, HandshakeError, InitiatorStep, Responder, Terms};
 
 /// Most rails of one direction.
 pub(crate) const MAX_RAILS: usize = 8;
@@ -66,8 +66,8 @@ impl Pairs {
     ///
     /// # Errors
     /// If these are not exactly the terms of pairs.
-    pub(crate) fn read(terms: &Terms, kind: FrameType) -> Result<Pairs, HelloError> {
-        Pairs::parse(terms.as_bytes()).ok_or(HelloError::BadTerms { kind })
+    pub(crate) fn read(terms: &Terms, kind: FrameType) -> Result<Pairs, HandshakeError> {
+        Pairs::parse(terms.as_bytes()).ok_or(HandshakeError::BadTerms { kind })
     }
 
     fn parse(terms: &[u8]) -> Option<Pairs> {
@@ -94,7 +94,7 @@ impl Pairs {
 ///
 /// # Errors
 /// If it has said what is none of TCP's.
-pub(crate) fn proposed(responder: &Responder) -> Result<Pairs, HelloError> {
+pub(crate) fn proposed(responder: &Responder) -> Result<Pairs, HandshakeError> {
     responder.claimed().map_or(Ok(Pairs::default()), |c| Pairs::read(&c.terms, FrameType::Hello))
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn proposed(responder: &Responder) -> Result<Pairs, HelloError> {
 ///
 /// # Errors
 /// If it is none of TCP's.
-pub(crate) fn answered(step: &InitiatorStep) -> Result<Pairs, HelloError> {
+pub(crate) fn answered(step: &InitiatorStep) -> Result<Pairs, HandshakeError> {
     match step {
         InitiatorStep::Accepted { terms, .. } => Pairs::read(terms, FrameType::Accept),
         InitiatorStep::Rejected { terms, proved: true, .. } => Pairs::read(terms, FrameType::Reject),

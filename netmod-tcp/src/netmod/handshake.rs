@@ -1,7 +1,7 @@
 //! Connections outside the message stream: accepting, the handshake, last words.
 
 use netmod_connection::{
-    HelloError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
+    HandshakeError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
     ResponderStep, Sender, Versions, reject_unauthenticated,
 };
 use netmod_core::{Core, Event, Events, VcId};
@@ -237,7 +237,7 @@ impl TcpNetmod {
         &mut self,
         core: &mut Core,
         id: ConnId,
-        step: Result<(usize, InitiatorStep, Pairs), HelloError>,
+        step: Result<(usize, InitiatorStep, Pairs), HandshakeError>,
     ) -> Option<usize> {
         let c = self.sockets.conns.get(id)?;
         if c.rail.is_some() {
@@ -299,7 +299,7 @@ impl TcpNetmod {
                 tracing::warn!(%e, "handshake of a dial");
                 self.close(id);
                 let failure = match e {
-                    HelloError::ResponderKey { .. } => Failure::WrongKey,
+                    HandshakeError::ResponderKey { .. } => Failure::WrongKey,
                     _ => Failure::Protocol,
                 };
                 self.link_event(core, vc, LinkEvent::DialFailed { conn, failure, permanent: false });
@@ -312,7 +312,7 @@ impl TcpNetmod {
         &mut self,
         core: &mut Core,
         id: ConnId,
-        step: Result<(usize, ResponderStep, Pairs), HelloError>,
+        step: Result<(usize, ResponderStep, Pairs), HandshakeError>,
     ) -> Option<usize> {
         let Conn { vc, rail, .. } = self.sockets.conns.get(id)?;
         let (vc, is_rail, conn) = (*vc, rail.is_some(), conn::key(id));
@@ -392,7 +392,7 @@ impl TcpNetmod {
     }
 
     /// Refuses an incoming connection whose handshake has failed.
-    fn handshake_failed(&mut self, core: &mut Core, id: ConnId, vc: Option<VcId>, e: &HelloError) {
+    fn handshake_failed(&mut self, core: &mut Core, id: ConnId, vc: Option<VcId>, e: &HandshakeError) {
         let Some(c) = self.sockets.conns.get(id) else { return };
         let from = c.socket.peer_addr().ok().and_then(|a| a.as_socket());
         let proved = match &c.stage {

@@ -120,7 +120,7 @@ fn other_terms_than_pairs_are_refused() {
         let mut bad = good.clone();
         bad[byte] = value;
         let got = Pairs::read(&Terms::new(&bad).unwrap(), kind);
-        assert_eq!(got, Err(HelloError::BadTerms { kind }), "byte {byte}");
+        assert_eq!(got, Err(HandshakeError::BadTerms { kind }), "byte {byte}");
     }
     for len in 0..=netmod_connection::MAX_TERMS {
         let mut other = good.clone();
@@ -149,9 +149,9 @@ fn answers_say_pairs_as_far_as_they_are_proved() {
     let other = || Terms::from([0; PAIRS_LEN - 1]);
     for (step, want) in [
         (accepted(pairs.terms()), Ok(turned)),
-        (accepted(other()), Err(HelloError::BadTerms { kind: FrameType::Accept })),
+        (accepted(other()), Err(HandshakeError::BadTerms { kind: FrameType::Accept })),
         (rejected(true, pairs.terms()), Ok(turned)),
-        (rejected(true, other()), Err(HelloError::BadTerms { kind: FrameType::Reject })),
+        (rejected(true, other()), Err(HandshakeError::BadTerms { kind: FrameType::Reject })),
         (rejected(false, Terms::default()), Ok(Pairs::default())),
         (InitiatorStep::NeedMore, Ok(Pairs::default())),
     ] {

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::HelloError;
+use crate::HandshakeError;
 use crate::frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME};
 
 /// Collects one frame from pieces of any size, and checks each byte as early as possible.
@@ -23,13 +23,13 @@ impl Collector {
         &mut self,
         bytes: &[u8],
         allowed: &[FrameType],
-    ) -> Result<(usize, Option<(FrameType, Frame)>), HelloError> {
+    ) -> Result<(usize, Option<(FrameType, Frame)>), HandshakeError> {
         let mut used = self.fill(bytes, HEADER_LEN);
         let seen = self.bytes.len().min(MAGIC.len());
         if self.bytes[..seen] != MAGIC[..seen] {
             let mut start = [0; 4];
             start[..seen].copy_from_slice(&self.bytes[..seen]);
-            return Err(HelloError::NotOurs { start, len: seen as u8 });
+            return Err(HandshakeError::NotOurs { start, len: seen as u8 });
         }
         let Some(header) = self.bytes.first_chunk() else { return Ok((used, None)) };
         let (kind, len) = check_header(header, allowed)?;
@@ -52,25 +52,28 @@ impl Collector {
 }
 
 /// Returns the type of a frame, and the length of its body.
-fn check_header(header: &[u8; HEADER_LEN], allowed: &[FrameType]) -> Result<(FrameType, usize), HelloError> {
+fn check_header(
+    header: &[u8; HEADER_LEN],
+    allowed: &[FrameType],
+) -> Result<(FrameType, usize), HandshakeError> {
     let code = header[4];
     let len = usize::from(u16::from_le_bytes([header[6], header[7]]));
     let Some(kind) = FrameType::from_wire(code) else {
-        return Err(HelloError::UnknownType { code });
+        return Err(HandshakeError::UnknownType { code });
     };
     if !allowed.contains(&kind) {
-        return Err(HelloError::Unexpected { kind });
+        return Err(HandshakeError::Unexpected { kind });
     }
     if len + HEADER_LEN > MAX_FRAME {
-        return Err(HelloError::Oversized { kind, len });
+        return Err(HandshakeError::Oversized { kind, len });
     }
     let (least, terms) = kind.lengths();
     let most = least + terms;
     if !(least..=most).contains(&len) {
-        return Err(HelloError::BadLength { kind, len, least, most });
+        return Err(HandshakeError::BadLength { kind, len, least, most });
     }
     if header[5] != 0 {
-        return Err(HelloError::Reserved { kind });
+        return Err(HandshakeError::Reserved { kind });
     }
     Ok((kind, len))
 }

@@ -15,7 +15,7 @@ pub enum Sender {
 
 /// The reason why a handshake failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
-pub enum HelloError {
+pub enum HandshakeError {
     /// The first bytes are not this protocol's.
     #[error(
         "not a netmod connection: it begins with {:02x?}{}; is something else (a port scanner, a \
@@ -159,16 +159,16 @@ pub enum HelloError {
     },
 }
 
-impl HelloError {
+impl HandshakeError {
     /// Returns the reason to give to an unauthenticated peer whose frames are at least this
     /// protocol's; `None`: say nothing, and close.
     pub fn reject_reason(&self) -> Option<RejectReason> {
         match self {
-            HelloError::Version { .. } => Some(RejectReason::Version),
-            HelloError::UnknownGroup { .. } => Some(RejectReason::UnknownGroup),
-            HelloError::WrongPeer { .. } => Some(RejectReason::WrongPeer),
-            HelloError::BadRank { .. } => Some(RejectReason::BadRank),
-            HelloError::NoSuchPort { .. } => Some(RejectReason::NoSuchPort),
+            HandshakeError::Version { .. } => Some(RejectReason::Version),
+            HandshakeError::UnknownGroup { .. } => Some(RejectReason::UnknownGroup),
+            HandshakeError::WrongPeer { .. } => Some(RejectReason::WrongPeer),
+            HandshakeError::BadRank { .. } => Some(RejectReason::BadRank),
+            HandshakeError::NoSuchPort { .. } => Some(RejectReason::NoSuchPort),
             _ => None,
         }
     }

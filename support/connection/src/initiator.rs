@@ -5,7 +5,7 @@ use netmod_core::PeerName;
 use crate::collector::Collector;
 use crate::frame::{Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
-use crate::{HelloError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
+use crate::{HandshakeError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
 /// The parameters of a dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -142,7 +142,7 @@ impl Initiator {
     /// # Errors
     /// The handshake has failed; close the connection. [`Initiator::sender`] says whose fault it
     /// is.
-    pub fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HelloError> {
+    pub fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HandshakeError> {
         let allowed: &[FrameType] = match self.state {
             State::Challenge => &[FrameType::Challenge, FrameType::Reject, FrameType::Hello],
             State::Answer => &[FrameType::Accept, FrameType::Reject],
@@ -154,8 +154,8 @@ impl Initiator {
                 Some((FrameType::Challenge, frame)) => self.challenge(&frame)?,
                 Some((FrameType::Accept, frame)) => self.accept(&frame)?,
                 Some((FrameType::Reject, frame)) => self.reject(&frame)?,
-                Some((FrameType::Hello, _)) => return Err(HelloError::Reflected),
-                Some((kind, _)) => return Err(HelloError::Unexpected { kind }),
+                Some((FrameType::Hello, _)) => return Err(HandshakeError::Reflected),
+                Some((kind, _)) => return Err(HandshakeError::Unexpected { kind }),
             };
             Ok((used, step))
         });
@@ -165,9 +165,9 @@ impl Initiator {
         taken
     }
 
-    fn challenge(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+    fn challenge(&mut self, frame: &Frame) -> Result<InitiatorStep, HandshakeError> {
         if !self.transcript.open(&self.params.key, Label::Responder, frame) {
-            return Err(HelloError::ResponderKey { peer: self.params.peer });
+            return Err(HandshakeError::ResponderKey { peer: self.params.peer });
         }
         self.state = State::Answer;
         let mut body = frame.body();
@@ -177,14 +177,14 @@ impl Initiator {
         let incarnation = body.u64();
         let nonce: [u8; NONCE_LEN] = body.take();
         if reserved != [0; 6] {
-            return Err(HelloError::Reserved { kind: FrameType::Challenge });
+            return Err(HandshakeError::Reserved { kind: FrameType::Challenge });
         }
         if nonce == self.nonce {
-            return Err(HelloError::Reflected);
+            return Err(HandshakeError::Reflected);
         }
         let Versions { min, max } = self.params.versions;
         if !(min..=max).contains(&version) || caps & !self.params.caps != 0 {
-            return Err(HelloError::NotOffered { version, caps });
+            return Err(HandshakeError::NotOffered { version, caps });
         }
         self.version = version;
         self.caps = caps;
@@ -195,9 +195,9 @@ impl Initiator {
         Ok(InitiatorStep::Prove(proof))
     }
 
-    fn accept(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+    fn accept(&mut self, frame: &Frame) -> Result<InitiatorStep, HandshakeError> {
         if !self.transcript.open(&self.params.key, Label::Accept, frame) {
-            return Err(HelloError::Tampered { kind: FrameType::Accept });
+            return Err(HandshakeError::Tampered { kind: FrameType::Accept });
         }
         self.state = State::Accepted;
         let resumed = self.params.session;
@@ -214,25 +214,25 @@ impl Initiator {
         })
     }
 
-    fn reject(&mut self, frame: &Frame) -> Result<InitiatorStep, HelloError> {
+    fn reject(&mut self, frame: &Frame) -> Result<InitiatorStep, HandshakeError> {
         let mut body = frame.body();
         let [code, proved] = body.take();
         let reserved: [u8; 6] = body.take();
         let terms = body.terms(MAC_LEN);
         if proved > 1 || reserved != [0; 6] {
-            return Err(HelloError::Reserved { kind: FrameType::Reject });
+            return Err(HandshakeError::Reserved { kind: FrameType::Reject });
         }
         let proved = proved == 1;
         if !proved && terms.as_bytes().iter().any(|b| *b != 0) {
-            return Err(HelloError::Reserved { kind: FrameType::Reject });
+            return Err(HandshakeError::Reserved { kind: FrameType::Reject });
         }
         if proved
             && (self.state != State::Answer || !self.transcript.open(&self.params.key, Label::Reject, frame))
         {
-            return Err(HelloError::Tampered { kind: FrameType::Reject });
+            return Err(HandshakeError::Tampered { kind: FrameType::Reject });
         }
         let reason = RejectReason::from_wire(code);
-        let reason = reason.ok_or(HelloError::UnknownReason { code, proved })?;
+        let reason = reason.ok_or(HandshakeError::UnknownReason { code, proved })?;
         self.state = State::Over;
         Ok(InitiatorStep::Rejected { reason, proved, terms: if proved { terms } else { Terms::default() } })
     }

@@ -53,7 +53,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use error::{HelloError, Sender};
+pub use error::{HandshakeError, Sender};
 pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME, READY_LEN};
 pub use identity::Identity;
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};

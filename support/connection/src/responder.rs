@@ -5,7 +5,7 @@ use netmod_core::{GroupId, PeerName};
 use crate::collector::Collector;
 use crate::frame::{Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
-use crate::{HelloError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
+use crate::{HandshakeError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
 
 /// A responder's knowledge of groups and ports.
 pub trait Directory {
@@ -142,12 +142,12 @@ impl Responder {
     ///
     /// # Errors
     /// The handshake has failed. [`Responder::sender`] says whose fault it is; if the error has a
-    /// [`HelloError::reject_reason`], send [`reject_unauthenticated`] before closing.
+    /// [`HandshakeError::reject_reason`], send [`reject_unauthenticated`] before closing.
     pub fn on_bytes(
         &mut self,
         bytes: &[u8],
         directory: &(impl Directory + ?Sized),
-    ) -> Result<(usize, ResponderStep), HelloError> {
+    ) -> Result<(usize, ResponderStep), HandshakeError> {
         let allowed: &[FrameType] = match self.state {
             State::Hello => &[FrameType::Hello],
             State::Proof => &[FrameType::Proof, FrameType::Goodbye, FrameType::Challenge],
@@ -165,8 +165,8 @@ impl Responder {
                     self.state = State::Over;
                     ResponderStep::Goodbye
                 }
-                Some((FrameType::Challenge, _)) => return Err(HelloError::Reflected),
-                Some((kind, _)) => return Err(HelloError::Unexpected { kind }),
+                Some((FrameType::Challenge, _)) => return Err(HandshakeError::Reflected),
+                Some((kind, _)) => return Err(HandshakeError::Unexpected { kind }),
             };
             Ok((used, step))
         });
@@ -180,7 +180,7 @@ impl Responder {
         &mut self,
         frame: &Frame,
         directory: &(impl Directory + ?Sized),
-    ) -> Result<ResponderStep, HelloError> {
+    ) -> Result<ResponderStep, HandshakeError> {
         let mut body = frame.body();
         let theirs = Versions { min: body.u16(), max: body.u16() };
         let purpose = body.u32();
@@ -201,29 +201,29 @@ impl Responder {
         self.claim =
             purpose.map(|purpose| Claim { peer, purpose, incarnation, dial, session, position, terms });
         let ours = self.params.versions;
-        let version = theirs.common(ours).ok_or(HelloError::Version { theirs, ours })?;
-        let purpose = purpose.ok_or(HelloError::Reserved { kind: FrameType::Hello })?;
+        let version = theirs.common(ours).ok_or(HandshakeError::Version { theirs, ours })?;
+        let purpose = purpose.ok_or(HandshakeError::Reserved { kind: FrameType::Hello })?;
         if let Purpose::Root { port } = purpose
             && !directory.port_is_open(port)
         {
-            return Err(HelloError::NoSuchPort { port });
+            return Err(HandshakeError::NoSuchPort { port });
         }
         let Some(key) = directory.key(&wanted.group) else {
-            return Err(HelloError::UnknownGroup { name: wanted });
+            return Err(HandshakeError::UnknownGroup { name: wanted });
         };
         let Some(me) = directory.name_for(&peer.group, purpose, self.params.me) else {
-            return Err(HelloError::UnknownGroup { name: peer });
+            return Err(HandshakeError::UnknownGroup { name: peer });
         };
         if wanted != me {
-            return Err(HelloError::WrongPeer { wanted, me });
+            return Err(HandshakeError::WrongPeer { wanted, me });
         }
         if peer == me {
-            return Err(HelloError::Reflected);
+            return Err(HandshakeError::Reflected);
         }
         match directory.group_size(&peer.group) {
-            Some(size) if peer.rank >= size => return Err(HelloError::BadRank { name: peer, size }),
+            Some(size) if peer.rank >= size => return Err(HandshakeError::BadRank { name: peer, size }),
             None if !matches!(purpose, Purpose::Root { .. }) => {
-                return Err(HelloError::UnknownGroup { name: peer });
+                return Err(HandshakeError::UnknownGroup { name: peer });
             }
             _ => {}
         }
@@ -241,22 +241,22 @@ impl Responder {
         Ok(ResponderStep::Challenge(challenge))
     }
 
-    fn proof(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
+    fn proof(&mut self, frame: &Frame) -> Result<ResponderStep, HandshakeError> {
         let (Some(claim), Some(Chosen { key, version, caps })) = (&self.claim, self.chosen) else {
-            return Err(HelloError::Unexpected { kind: FrameType::Proof });
+            return Err(HandshakeError::Unexpected { kind: FrameType::Proof });
         };
         if !self.transcript.open(&key, Label::Initiator, frame) {
-            return Err(HelloError::InitiatorKey { name: claim.peer });
+            return Err(HandshakeError::InitiatorKey { name: claim.peer });
         }
         let fresh = self.transcript.session(&key);
         self.state = State::Undecided;
         Ok(ResponderStep::Proved(Proved { claim: claim.clone(), version, caps, fresh }))
     }
 
-    fn ready(&mut self, frame: &Frame) -> Result<ResponderStep, HelloError> {
+    fn ready(&mut self, frame: &Frame) -> Result<ResponderStep, HandshakeError> {
         let right = self.chosen.is_some_and(|c| self.transcript.open(&c.key, Label::Ready, frame));
         if !right {
-            return Err(HelloError::Tampered { kind: FrameType::Ready });
+            return Err(HandshakeError::Tampered { kind: FrameType::Ready });
         }
         self.state = State::Over;
         Ok(ResponderStep::Ready)

@@ -201,7 +201,7 @@ impl TcpNetmod {
     pub(crate) fn rail_dial_step(
         &mut self,
         id: ConnId,
-        step: Result<(usize, InitiatorStep), netmod_connection::HelloError>,
+        step: Result<(usize, InitiatorStep), netmod_connection::HandshakeError>,
     ) -> Option<usize> {
         match step {
             Ok((used, InitiatorStep::NeedMore)) => (used > 0).then_some(used),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    HelloError, Initiator, InitiatorParams, InitiatorStep, Responder, ResponderParams, ResponderStep, Terms,
-    Versions,
+    HandshakeError, Initiator, InitiatorParams, InitiatorStep, Responder, ResponderParams, ResponderStep,
+    Terms, Versions,
 };
 
 const WORLD: GroupId = GroupId([1; 16]);
@@ -38,7 +38,7 @@ fn dial(
     peer: PeerName,
     purpose: Purpose,
     key: JobKey,
-) -> Result<(), HelloError> {
+) -> Result<(), HandshakeError> {
     let params = InitiatorParams {
         me,
         peer,
@@ -115,15 +115,15 @@ fn what_was_closed_is_unknown() {
     let (me, at_port) = (name(GroupId([9; 16]), 0), name(port_group(PORT), 0));
     assert_eq!(dial(&id, me, at_port, root, key(7)), Ok(()));
     id.close_port(PORT);
-    assert_eq!(dial(&id, me, at_port, root, key(7)), Err(HelloError::NoSuchPort { port: PORT }));
+    assert_eq!(dial(&id, me, at_port, root, key(7)), Err(HandshakeError::NoSuchPort { port: PORT }));
     id.part(&THEIRS);
     let met = dial(&id, name(THEIRS, 2), name(OURS, 1), Purpose::Vc, key(2));
-    assert_eq!(met, Err(HelloError::UnknownGroup { name: name(OURS, 1) }));
+    assert_eq!(met, Err(HandshakeError::UnknownGroup { name: name(OURS, 1) }));
 }
 
 #[test]
 fn a_rank_that_the_met_group_does_not_have_is_refused() {
     let id = identity();
     let got = dial(&id, name(THEIRS, 3), name(OURS, 1), Purpose::Vc, key(2));
-    assert_eq!(got, Err(HelloError::BadRank { name: name(THEIRS, 3), size: 3 }));
+    assert_eq!(got, Err(HandshakeError::BadRank { name: name(THEIRS, 3), size: 3 }));
 }

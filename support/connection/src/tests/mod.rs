@@ -287,7 +287,7 @@ fn connect_to_root_needs_an_open_port_and_no_known_group() {
     let params = InitiatorParams { purpose: Purpose::Root { port: 78 }, ..params };
     let (_, hello) = Initiator::new(params, [1; 32]);
     let error = responder().on_bytes(hello.as_bytes(), &JOB).unwrap_err();
-    assert_eq!(error, HelloError::NoSuchPort { port: 78 });
+    assert_eq!(error, HandshakeError::NoSuchPort { port: 78 });
     assert_eq!(error.reject_reason(), Some(RejectReason::NoSuchPort));
 }
 
@@ -313,7 +313,7 @@ fn a_session_is_resumed_by_name_and_position() {
 
     let params = InitiatorParams { session: 0, position: 1, ..dial() };
     let error = responder().on_bytes(Initiator::new(params, [1; 32]).1.as_bytes(), &JOB).unwrap_err();
-    assert_eq!(error, HelloError::Reserved { kind: FrameType::Hello });
+    assert_eq!(error, HandshakeError::Reserved { kind: FrameType::Hello });
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn responder_error(bytes: &[u8]) -> (HelloError, Sender) {
+fn responder_error(bytes: &[u8]) -> (HandshakeError, Sender) {
     let mut r = responder();
     let error = r.on_bytes(bytes, &JOB).unwrap_err();
     assert_eq!(r.on_bytes(&[0], &JOB), Ok((0, ResponderStep::NeedMore)), "it goes on after {error}");
     (error, r.sender())
 }
 
-fn initiator_error(bytes: &[u8]) -> (HelloError, Sender) {
+fn initiator_error(bytes: &[u8]) -> (HandshakeError, Sender) {
     let (mut i, _) = initiator();
     let error = i.on_bytes(bytes).unwrap_err();
     (error, i.sender())
@@ -26,10 +26,10 @@ fn other_programs_are_recognised_by_their_first_bytes() {
         (b"\x93NMX", "port scanner"),
     ] {
         let (error, sender) = responder_error(bytes);
-        assert!(matches!(error, HelloError::NotOurs { .. }), "{error}");
+        assert!(matches!(error, HandshakeError::NotOurs { .. }), "{error}");
         assert!(error.to_string().contains(guess), "{error}");
         assert_eq!((sender, error.reject_reason()), (Sender::Unauthenticated, None));
-        assert!(matches!(initiator_error(bytes).0, HelloError::NotOurs { .. }));
+        assert!(matches!(initiator_error(bytes).0, HandshakeError::NotOurs { .. }));
     }
 }
 
@@ -42,23 +42,24 @@ fn wrong_headers_are_refused_before_their_bodies_are_read() {
         h
     };
     let kind = FrameType::Hello;
-    assert_eq!(responder_error(&header(9, 0, 208)).0, HelloError::UnknownType { code: 9 });
-    let out_of_turn = HelloError::Unexpected { kind: FrameType::Proof };
+    assert_eq!(responder_error(&header(9, 0, 208)).0, HandshakeError::UnknownType { code: 9 });
+    let out_of_turn = HandshakeError::Unexpected { kind: FrameType::Proof };
     assert_eq!(responder_error(&header(3, 0, 32)).0, out_of_turn);
-    assert_eq!(responder_error(&header(1, 0, 529)).0, HelloError::Oversized { kind, len: 529 });
-    let huge = HelloError::Oversized { kind, len: 65535 };
+    assert_eq!(responder_error(&header(1, 0, 529)).0, HandshakeError::Oversized { kind, len: 529 });
+    let huge = HandshakeError::Oversized { kind, len: 65535 };
     assert_eq!(responder_error(&header(1, 0, u16::MAX)).0, huge);
     for len in [0, 127] {
-        let want = HelloError::BadLength { kind, len: len.into(), least: 128, most: 528 };
+        let want = HandshakeError::BadLength { kind, len: len.into(), least: 128, most: 528 };
         assert_eq!(responder_error(&header(1, 0, len)).0, want);
         assert!(want.to_string().contains("instead of 128 to 528"), "{want}");
     }
     for len in [87, 89, 528] {
-        let want = HelloError::BadLength { kind: FrameType::Challenge, len: len.into(), least: 88, most: 88 };
+        let want =
+            HandshakeError::BadLength { kind: FrameType::Challenge, len: len.into(), least: 88, most: 88 };
         assert_eq!(initiator_error(&header(2, 0, len)).0, want);
         assert!(want.to_string().ends_with("instead of 88"), "{want}");
     }
-    assert_eq!(responder_error(&header(1, 1, 208)).0, HelloError::Reserved { kind });
+    assert_eq!(responder_error(&header(1, 1, 208)).0, HandshakeError::Reserved { kind });
 }
 
 fn hello(change: impl FnOnce(&mut InitiatorParams)) -> Frame {
@@ -74,24 +75,32 @@ fn a_hello_for_or_from_somebody_else_is_refused_with_a_reason() {
     let newer = Versions { min: 2, max: 3 };
     let older = Versions { min: 0, max: 0 };
     let cases = [
-        (hello(|p| p.versions = newer), HelloError::Version { theirs: newer, ours }, RejectReason::Version),
-        (hello(|p| p.versions = older), HelloError::Version { theirs: older, ours }, RejectReason::Version),
+        (
+            hello(|p| p.versions = newer),
+            HandshakeError::Version { theirs: newer, ours },
+            RejectReason::Version,
+        ),
+        (
+            hello(|p| p.versions = older),
+            HandshakeError::Version { theirs: older, ours },
+            RejectReason::Version,
+        ),
         (
             hello(|p| p.peer.group = other),
-            HelloError::UnknownGroup { name: PeerName { group: other, rank: 2 } },
+            HandshakeError::UnknownGroup { name: PeerName { group: other, rank: 2 } },
             RejectReason::UnknownGroup,
         ),
         (
             hello(|p| p.me.group = other),
-            HelloError::UnknownGroup { name: PeerName { group: other, rank: 1 } },
+            HandshakeError::UnknownGroup { name: PeerName { group: other, rank: 1 } },
             RejectReason::UnknownGroup,
         ),
         (
             hello(|p| p.peer.rank = 3),
-            HelloError::WrongPeer { wanted: name(3), me: name(2) },
+            HandshakeError::WrongPeer { wanted: name(3), me: name(2) },
             RejectReason::WrongPeer,
         ),
-        (hello(|p| p.me.rank = 4), HelloError::BadRank { name: name(4), size: 4 }, RejectReason::BadRank),
+        (hello(|p| p.me.rank = 4), HandshakeError::BadRank { name: name(4), size: 4 }, RejectReason::BadRank),
     ];
     for (frame, want, reason) in cases {
         let (error, sender) = responder_error(frame.as_bytes());
@@ -113,10 +122,16 @@ fn a_wrong_key_is_noticed_by_both_sides() {
         panic!("no challenge")
     };
     let error = i.on_bytes(challenge.as_bytes()).unwrap_err();
-    assert_eq!((error, i.sender()), (HelloError::ResponderKey { peer: name(2) }, Sender::Unauthenticated));
+    assert_eq!(
+        (error, i.sender()),
+        (HandshakeError::ResponderKey { peer: name(2) }, Sender::Unauthenticated)
+    );
     // A PROOF made with the responder's own key is right only for the initiator that made it.
     let error = r.on_bytes(exchange().proof.as_bytes(), &wrong).unwrap_err();
-    assert_eq!((error, r.sender()), (HelloError::InitiatorKey { name: name(1) }, Sender::Unauthenticated));
+    assert_eq!(
+        (error, r.sender()),
+        (HandshakeError::InitiatorKey { name: name(1) }, Sender::Unauthenticated)
+    );
 }
 
 #[test]
@@ -126,31 +141,31 @@ fn a_recorded_exchange_is_worthless() {
     let mut r = Responder::new(params, [0xb3; 32]);
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let error = r.on_bytes(x.proof.as_bytes(), &JOB).unwrap_err();
-    assert_eq!(error, HelloError::InitiatorKey { name: name(1) });
+    assert_eq!(error, HandshakeError::InitiatorKey { name: name(1) });
     assert!(error.to_string().contains("replays"), "{error}");
     // And the other way round: recorded answers against a fresh initiator.
     let (mut i, _) = Initiator::new(dial(), [0xa2; 32]);
     let error = i.on_bytes(x.challenge.as_bytes()).unwrap_err();
-    assert_eq!(error, HelloError::ResponderKey { peer: name(2) });
+    assert_eq!(error, HandshakeError::ResponderKey { peer: name(2) });
 }
 
 #[test]
 fn what_one_side_said_means_nothing_coming_back_to_it() {
     let x = exchange();
-    assert_eq!(initiator_error(x.hello.as_bytes()).0, HelloError::Reflected);
+    assert_eq!(initiator_error(x.hello.as_bytes()).0, HandshakeError::Reflected);
     let mut r = responder();
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
-    assert_eq!(r.on_bytes(x.challenge.as_bytes(), &JOB), Err(HelloError::Reflected));
+    assert_eq!(r.on_bytes(x.challenge.as_bytes(), &JOB), Err(HandshakeError::Reflected));
     // The responder's MAC does not pass for the initiator's.
     let mut mirrored = x.proof.as_bytes().to_vec();
     mirrored[HEADER_LEN..].copy_from_slice(&x.challenge.as_bytes()[64..]);
     let mut r = responder();
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     let error = r.on_bytes(&mirrored, &JOB).unwrap_err();
-    assert_eq!(error, HelloError::InitiatorKey { name: name(1) });
+    assert_eq!(error, HandshakeError::InitiatorKey { name: name(1) });
     // A process that dials itself, or is made to.
     let own = hello(|p| p.me = name(2));
-    assert_eq!(responder_error(own.as_bytes()).0, HelloError::Reflected);
+    assert_eq!(responder_error(own.as_bytes()).0, HandshakeError::Reflected);
     // An honest responder that happens to use the initiator's nonce.
     let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0, incarnation: 2 };
     let mut r = Responder::new(params, [0xa1; 32]);
@@ -158,7 +173,7 @@ fn what_one_side_said_means_nothing_coming_back_to_it() {
     let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
         panic!("no challenge")
     };
-    assert_eq!(i.on_bytes(c.as_bytes()), Err(HelloError::Reflected));
+    assert_eq!(i.on_bytes(c.as_bytes()), Err(HandshakeError::Reflected));
 }
 
 #[test]
@@ -175,7 +190,7 @@ fn a_peer_that_knows_the_key_is_held_to_the_rules_too() {
         .put(&[5; 32]);
     let choice = transcript.seal(&KEY, crate::key::Label::Responder, choice);
     let error = i.on_bytes(choice.as_bytes()).unwrap_err();
-    assert_eq!((error, i.sender()), (HelloError::NotOffered { version: 2, caps: 1 }, Sender::Peer));
+    assert_eq!((error, i.sender()), (HandshakeError::NotOffered { version: 2, caps: 1 }, Sender::Peer));
     // An offer that was altered under way.
     let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b1111, incarnation: 2 };
     let mut r = Responder::new(params, [7; 32]);
@@ -185,14 +200,14 @@ fn a_peer_that_knows_the_key_is_held_to_the_rules_too() {
         panic!("no challenge")
     };
     // The transcripts differ, so that even a right key does not hide an altered offer.
-    assert_eq!(i.on_bytes(c.as_bytes()), Err(HelloError::ResponderKey { peer: name(2) }));
+    assert_eq!(i.on_bytes(c.as_bytes()), Err(HandshakeError::ResponderKey { peer: name(2) }));
     // READY before ACCEPT.
     let x = exchange();
     let mut r = responder();
     r.on_bytes(x.hello.as_bytes(), &JOB).unwrap();
     r.on_bytes(x.proof.as_bytes(), &JOB).unwrap();
     let error = r.on_bytes(x.ready.as_bytes(), &JOB).unwrap_err();
-    assert_eq!(error, HelloError::Unexpected { kind: FrameType::Ready });
+    assert_eq!(error, HandshakeError::Unexpected { kind: FrameType::Ready });
     assert_eq!(r.sender(), Sender::Peer);
 }
 
@@ -212,7 +227,7 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
     i.on_bytes(x.challenge.as_bytes()).unwrap();
     let mut forged = reject.as_bytes().to_vec();
     forged[HEADER_LEN] = RejectReason::Finalized.to_wire();
-    let tampered = HelloError::Tampered { kind: FrameType::Reject };
+    let tampered = HandshakeError::Tampered { kind: FrameType::Reject };
     assert_eq!(i.clone().on_bytes(&forged), Err(tampered));
     // Before the responder has proved itself nothing it says can be.
     assert_eq!(initiator_error(reject.as_bytes()).0, tampered);
@@ -224,6 +239,6 @@ fn a_proved_reject_is_authentic_and_a_forged_one_is_not() {
 
     let mut unknown = reject_unauthenticated(RejectReason::Busy, 80).as_bytes().to_vec();
     unknown[HEADER_LEN] = 200;
-    let want = HelloError::UnknownReason { code: 200, proved: false };
+    let want = HandshakeError::UnknownReason { code: 200, proved: false };
     assert_eq!(initiator_error(&unknown).0, want);
 }

@@ -87,9 +87,9 @@ fn an_announced_length_costs_nothing_before_it_was_found_possible() {
                 assert!(collector.bytes.capacity() <= MAX_FRAME, "{kind:?} {len}");
             } else {
                 let want = if HEADER_LEN + len > MAX_FRAME {
-                    HelloError::Oversized { kind, len }
+                    HandshakeError::Oversized { kind, len }
                 } else {
-                    HelloError::BadLength { kind, len, least, most }
+                    HandshakeError::BadLength { kind, len, least, most }
                 };
                 assert_eq!(taken, Err(want));
                 assert!(collector.bytes.capacity() <= HEADER_LEN, "{kind:?} {len}");
@@ -132,11 +132,11 @@ fn no_terms_but_those_that_were_said_pass() {
         assert_eq!(matches!(answer, Ok((_, InitiatorStep::Prove(_)))), right, "{len}");
 
         let answer = proved.clone().on_bytes(&stretched(&x.accept, HEADER_LEN + 8, len));
-        let tampered = HelloError::Tampered { kind: FrameType::Accept };
+        let tampered = HandshakeError::Tampered { kind: FrameType::Accept };
         assert_eq!(answer.as_ref().err(), (!right).then_some(&tampered), "{len}");
 
         let answer = proved.clone().on_bytes(&stretched(&reject, HEADER_LEN + 8, len));
-        let tampered = HelloError::Tampered { kind: FrameType::Reject };
+        let tampered = HandshakeError::Tampered { kind: FrameType::Reject };
         assert_eq!(answer.as_ref().err(), (!right).then_some(&tampered), "{len}");
     }
 }
@@ -153,7 +153,7 @@ fn every_byte_of_the_longest_hello_is_covered() {
             panic!("no challenge")
         };
         let answer = start.clone().on_bytes(c.as_bytes());
-        assert_eq!(answer, Err(HelloError::ResponderKey { peer: name(2) }), "byte {at}");
+        assert_eq!(answer, Err(HandshakeError::ResponderKey { peer: name(2) }), "byte {at}");
     }
 }
 
@@ -169,7 +169,7 @@ fn an_unproved_reject_has_no_terms_whatever_its_length() {
             let mut bytes = reject.as_bytes().to_vec();
             bytes[HEADER_LEN + 8 + at] = 1;
             let error = initiator().0.on_bytes(&bytes).unwrap_err();
-            assert_eq!(error, HelloError::Reserved { kind: FrameType::Reject }, "{at} of {len}");
+            assert_eq!(error, HandshakeError::Reserved { kind: FrameType::Reject }, "{at} of {len}");
         }
     }
 }
@@ -211,6 +211,6 @@ fn a_refused_hello_has_claimed_something_and_nonsense_has_not() {
     let mut unknown_purpose = initiator().1.as_bytes().to_vec();
     unknown_purpose[HEADER_LEN + 4] = 3;
     let mut r = responder();
-    assert_eq!(r.on_bytes(&unknown_purpose, &JOB), Err(HelloError::Reserved { kind: FrameType::Hello }));
+    assert_eq!(r.on_bytes(&unknown_purpose, &JOB), Err(HandshakeError::Reserved { kind: FrameType::Hello }));
     assert_eq!(r.claimed(), None);
 }

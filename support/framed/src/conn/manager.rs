@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use netmod_connection::{
-    Claim, FrameType, HelloError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN, Purpose,
-    Responder, ResponderParams, ResponderStep, Terms, Versions, reject_unauthenticated,
+    Claim, FrameType, HandshakeError, Identity, Initiator, InitiatorParams, InitiatorStep, NONCE_LEN,
+    Purpose, Responder, ResponderParams, ResponderStep, Terms, Versions, reject_unauthenticated,
 };
 use netmod_core::{PeerName, Refusal, Time, VcError, VcErrorKind, VcId};
 
@@ -266,11 +266,11 @@ impl Manager {
         }
     }
 
-    fn note_refused(&mut self, error: Option<&HelloError>) {
+    fn note_refused(&mut self, error: Option<&HandshakeError>) {
         self.refused += 1;
         if self.refused <= LOGGED {
-            let why =
-                error.map_or("its frame is of another length than it says".to_owned(), HelloError::to_string);
+            let why = error
+                .map_or("its frame is of another length than it says".to_owned(), HandshakeError::to_string);
             tracing::info!(%why, "refused an unauthenticated peer");
         }
     }
@@ -346,7 +346,7 @@ impl Manager {
                 }
             }
             Ok((_, InitiatorStep::Rejected { reason, proved, .. })) => (Failure::Rejected(reason), proved),
-            Err(HelloError::ResponderKey { .. }) => (Failure::WrongKey, false),
+            Err(HandshakeError::ResponderKey { .. }) => (Failure::WrongKey, false),
             Err(e) => (Failure::Protocol(e.to_string()), false),
         };
         self.machine.dial_failed(vc, failure, proved, env);

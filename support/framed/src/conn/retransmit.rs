@@ -8,7 +8,7 @@
 //!
 //! READY is not retransmitted: it goes by the connection that it opens.
 
-use netmod_connection::{FrameType, HelloError, Initiator, InitiatorStep};
+use netmod_connection::{FrameType, HandshakeError, Initiator, InitiatorStep};
 
 use super::inbound::Inbound;
 use super::machine::Machine;
@@ -33,7 +33,7 @@ impl Dial {
 
     /// Takes a frame of the responder's. CHALLENGE may come more than once, and from a responder
     /// that has forgotten the first one.
-    pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HelloError> {
+    pub(super) fn on_bytes(&mut self, bytes: &[u8]) -> Result<(usize, InitiatorStep), HandshakeError> {
         if FrameType::of(bytes) == Some(FrameType::Challenge) {
             self.initiator = self.begun.clone();
         }
