@@ -8,7 +8,7 @@ use netmod_core::{PeerName, Time, VcId};
 use socket2::Socket;
 
 use crate::calls::Calls;
-use crate::link::{ConnKey, Hail};
+use crate::link::{ConnKey, HandshakeParams};
 use crate::pairs::Pairs;
 use crate::rail::reader::ChunkReader;
 use crate::record::Opener;
@@ -105,7 +105,7 @@ pub(crate) struct Handshake {
     /// Incoming: the pairs that the peer proposes, until they are judged.
     pub(crate) proposed: Option<Box<Pairs>>,
     /// The peer's parameters.
-    pub(crate) hail: Hail,
+    pub(crate) params: HandshakeParams,
     /// Name of a session that begins on this connection.
     pub(crate) session_name: u64,
     /// Position up to which the peer has read.
@@ -157,7 +157,7 @@ impl Conn {
             handshake: Handshake {
                 dial: 0,
                 proposed: None,
-                hail: Hail { session: 0, fresh: 0, incarnation: 0, dial: 0 },
+                params: HandshakeParams { session: 0, fresh: 0, incarnation: 0, dial: 0 },
                 session_name: 0,
                 peer_position: 0,
                 sealed: false,
@@ -187,8 +187,8 @@ impl Conn {
     ///
     /// Both ends know which of them has dialled it, and its number among the dials of that process.
     pub(crate) fn name(&self, said_by_us: bool) -> u64 {
-        let Handshake { dial, hail, .. } = &self.handshake;
-        let (dial, ours) = if *dial != 0 { (*dial, true) } else { (hail.dial, false) };
+        let Handshake { dial, params, .. } = &self.handshake;
+        let (dial, ours) = if *dial != 0 { (*dial, true) } else { (params.dial, false) };
         dial << 1 | u64::from(ours == said_by_us)
     }
 }

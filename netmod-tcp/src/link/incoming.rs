@@ -5,22 +5,22 @@ use netmod_connection::establish::{Claim, Event, Incoming, Verdict};
 use netmod_core::Time;
 
 use super::machine::{FRESH, Life, PROVISIONAL, RESUMING, SHUTTING};
-use super::{Actions, ConnKey, DownCause, Failure, Hail, Link, LinkAction, LinkConfig, Phase};
+use super::{Actions, ConnKey, DownCause, Failure, HandshakeParams, Link, LinkAction, LinkConfig, Phase};
 
 impl Link {
     pub(super) fn incoming(
         &mut self,
         conn: ConnKey,
-        hail: Hail,
+        params: HandshakeParams,
         now: Time,
         cfg: &LinkConfig,
         acts: &mut Actions,
     ) {
-        let replaced = self.establish.is_replaced_by(hail.incarnation);
-        if replaced && self.incoming_replaced(conn, hail, now, cfg, acts) {
+        let replaced = self.establish.is_replaced_by(params.incarnation);
+        if replaced && self.incoming_replaced(conn, params, now, cfg, acts) {
             return;
         }
-        let (incarnation, number, claim) = (hail.incarnation, hail.dial, self.claim(hail));
+        let (incarnation, number, claim) = (params.incarnation, params.dial, self.claim(params));
         let dial = Incoming { conn, incarnation, number, claim };
         if self.establish.verdict(&dial) == Verdict::Contested {
             if !self.end_for(conn, now, cfg, acts) {
@@ -33,25 +33,25 @@ impl Link {
             self.establish(Event::Incoming(dial), now, cfg, acts);
         }
         if self.phase() == Phase::Promised && self.conn() == Some(conn) {
-            self.promised(hail);
+            self.promised(params);
         }
     }
 
     /// Returns whether the dial may be accepted, by the session that it is for and the phase.
-    fn claim(&self, hail: Hail) -> Claim {
-        let known = hail.session != 0 && hail.session == self.session;
+    fn claim(&self, params: HandshakeParams) -> Claim {
+        let known = params.session != 0 && params.session == self.session;
         let wanted = known && (self.has(RESUMING) || self.life == Life::Up);
         Claim::Refused(match self.life {
             Life::Parting if known => return Claim::Acceptable,
             _ if self.has(SHUTTING) && !wanted => RejectReason::Finalized,
             // The start of that session may be under way: the ACCEPT to the own dial, or the
             // SUSPEND on the connection.
-            _ if hail.session != 0 && !known => match self.phase() {
+            _ if params.session != 0 && !known => match self.phase() {
                 Phase::Dialing | Phase::Promised | Phase::Up if self.session == 0 => RejectReason::Crossing,
                 _ => RejectReason::NoSession,
             },
             // A dial from before: one who knows of the session asks for it.
-            Life::Making if hail.session == 0 && self.has(RESUMING) => RejectReason::AlreadyConnected,
+            Life::Making if params.session == 0 && self.has(RESUMING) => RejectReason::AlreadyConnected,
             Life::Making => return Claim::Acceptable,
             Life::Up if known => return Claim::Acceptable,
             Life::Up => RejectReason::AlreadyConnected,
@@ -88,12 +88,12 @@ impl Link {
     fn incoming_replaced(
         &mut self,
         conn: ConnKey,
-        hail: Hail,
+        params: HandshakeParams,
         now: Time,
         cfg: &LinkConfig,
         acts: &mut Actions,
     ) -> bool {
-        if hail.session != 0 || self.has(SHUTTING) {
+        if params.session != 0 || self.has(SHUTTING) {
             return false;
         }
         match self.life {
@@ -123,12 +123,12 @@ impl Link {
     }
 
     /// A dial was accepted.
-    fn promised(&mut self, hail: Hail) {
+    fn promised(&mut self, params: HandshakeParams) {
         self.flags &= !FRESH;
-        if hail.session == 0 {
+        if params.session == 0 {
             self.forget_session();
-            self.session = hail.fresh;
-            if hail.fresh != 0 {
+            self.session = params.fresh;
+            if params.fresh != 0 {
                 self.flags |= PROVISIONAL | FRESH;
             }
         }

@@ -168,7 +168,7 @@ impl Link {
             LinkEvent::DialFailed { conn, failure, permanent } => {
                 self.dial_failed(conn, failure, permanent, now, cfg, &mut acts);
             }
-            LinkEvent::Incoming { conn, hail } => self.incoming(conn, hail, now, cfg, &mut acts),
+            LinkEvent::Incoming { conn, params } => self.incoming(conn, params, now, cfg, &mut acts),
             LinkEvent::Accepted { conn, session, incarnation, dials } => {
                 if self.phase() == Phase::Dialing && self.establish.conn() == Some(conn) {
                     self.session = session;

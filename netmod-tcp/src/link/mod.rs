@@ -17,9 +17,9 @@
 //!
 //! Messages that were sent on an adopted connection that broke are not lost: both sides have a
 //! *session*, named after the handshake that began it, and a dial that resumes it says so
-//! ([`Hail`]). Between the loss and the next connection the link is *resuming*, in the phases of an
-//! ordinary dial, for at most `resume_timeout`; refusals by the peer's address show earlier that
-//! the process is gone. Both sides may dial; the arbiter is the same.
+//! ([`HandshakeParams`]). Between the loss and the next connection the link is *resuming*, in the
+//! phases of an ordinary dial, for at most `resume_timeout`; refusals by the peer's address show
+//! earlier that the process is gone. Both sides may dial; the arbiter is the same.
 //!
 //! A responder has a session from its promise on, since the initiator may adopt it without the
 //! responder ever learning of it. It is *provisional* until READY: a dial of this side's asks for
@@ -125,5 +125,5 @@ mod types;
 
 pub use machine::Link;
 pub use types::{
-    Actions, ConnKey, DownCause, Failure, Hail, LinkAction, LinkConfig, LinkEvent, Pending, Phase,
+    Actions, ConnKey, DownCause, Failure, HandshakeParams, LinkAction, LinkConfig, LinkEvent, Pending, Phase,
 };

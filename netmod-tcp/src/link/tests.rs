@@ -21,8 +21,8 @@ const CFG: LinkConfig = LinkConfig {
 const REFUSED: Failure = Failure::Errno(111);
 
 /// The claims of the dial on a connection.
-fn hail(conn: ConnKey) -> Hail {
-    Hail { session: 0, fresh: 0, incarnation: 7, dial: conn.0 }
+fn params(conn: ConnKey) -> HandshakeParams {
+    HandshakeParams { session: 0, fresh: 0, incarnation: 7, dial: conn.0 }
 }
 
 fn name(rank: u32) -> PeerName {
@@ -46,15 +46,15 @@ fn in_phase(phase: Phase) -> Link {
         Phase::Idle => &[],
         Phase::Dialing => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }],
         Phase::Backoff => &[LinkEvent::WantSend, LinkEvent::Dialing { conn }, failed],
-        Phase::Promised => &[LinkEvent::Incoming { conn, hail: hail(conn) }],
-        Phase::Up => &[LinkEvent::Incoming { conn, hail: hail(conn) }, LinkEvent::Ready { conn }],
+        Phase::Promised => &[LinkEvent::Incoming { conn, params: params(conn) }],
+        Phase::Up => &[LinkEvent::Incoming { conn, params: params(conn) }, LinkEvent::Ready { conn }],
         Phase::Parting => &[
-            LinkEvent::Incoming { conn, hail: hail(conn) },
+            LinkEvent::Incoming { conn, params: params(conn) },
             LinkEvent::Ready { conn },
             LinkEvent::Terminate { pending: false },
         ],
         Phase::Failed => &[
-            LinkEvent::Incoming { conn, hail: hail(conn) },
+            LinkEvent::Incoming { conn, params: params(conn) },
             LinkEvent::Ready { conn },
             LinkEvent::Lost { conn, failure: Failure::Eof },
         ],
@@ -198,11 +198,11 @@ fn a_failed_link_refuses_until_it_is_revived() {
     let mut link = in_phase(Phase::Failed);
     let conn = ConnKey(2);
     let reject = LinkAction::SendReject(conn, RejectReason::VcDown);
-    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, hail: hail(conn) }, at(1)), [reject]);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, params: params(conn) }, at(1)), [reject]);
     assert_eq!(acts(&mut link, LinkEvent::WantSend, at(1)), []);
     assert_eq!(acts(&mut link, LinkEvent::Revive, at(1)), []);
     let accept = LinkAction::SendAccept(conn);
-    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, hail: hail(conn) }, at(1)), [accept]);
+    assert_eq!(acts(&mut link, LinkEvent::Incoming { conn, params: params(conn) }, at(1)), [accept]);
 }
 
 #[test]
@@ -258,13 +258,15 @@ fn a_dial_that_failed_before_gives_way() {
     let (first, second) = (ConnKey(1), ConnKey(2));
     assert_eq!(acts(&mut link, LinkEvent::WantSend, at(0)), [LinkAction::StartDial]);
     assert!(acts(&mut link, LinkEvent::Dialing { conn: first }, at(0)).is_empty());
-    let refused = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(7), hail: hail(ConnKey(7)) }, at(1));
+    let refused =
+        acts(&mut link, LinkEvent::Incoming { conn: ConnKey(7), params: params(ConnKey(7)) }, at(1));
     assert_eq!(refused, [LinkAction::SendReject(ConnKey(7), RejectReason::Crossing)]);
     let failed = LinkEvent::DialFailed { conn: first, failure: Failure::TimedOut, permanent: false };
     assert!(acts(&mut link, failed, at(2)).is_empty());
     assert_eq!(acts(&mut link, LinkEvent::Timer, at(5000)), [LinkAction::StartDial]);
     assert!(acts(&mut link, LinkEvent::Dialing { conn: second }, at(5000)).is_empty());
-    let taken = acts(&mut link, LinkEvent::Incoming { conn: ConnKey(8), hail: hail(ConnKey(8)) }, at(5001));
+    let taken =
+        acts(&mut link, LinkEvent::Incoming { conn: ConnKey(8), params: params(ConnKey(8)) }, at(5001));
     assert_eq!(taken, [LinkAction::Abandon(second), LinkAction::SendAccept(ConnKey(8))]);
 }
 
@@ -350,10 +352,10 @@ fn a_process_that_is_gone_does_not_cost_the_whole_time() {
 #[test]
 fn only_the_session_at_hand_is_resumed() {
     let conn = ConnKey(9);
-    let of = |session| Hail { session, ..hail(conn) };
+    let of = |session| HandshakeParams { session, ..params(conn) };
     // The peer has lost the connection before this side noticed.
     let mut link = in_session();
-    let got = acts(&mut link, LinkEvent::Incoming { conn, hail: of(77) }, at(0));
+    let got = acts(&mut link, LinkEvent::Incoming { conn, params: of(77) }, at(0));
     let want =
         [LinkAction::Close(ConnKey(1)), LinkAction::Suspend(Failure::Replaced), LinkAction::SendAccept(conn)];
     assert_eq!(got, want);
@@ -368,7 +370,7 @@ fn only_the_session_at_hand_is_resumed() {
             Phase::Shut => RejectReason::Finalized,
             _ => RejectReason::NoSession,
         };
-        let got = acts(&mut link, LinkEvent::Incoming { conn, hail: of(78) }, at(1));
+        let got = acts(&mut link, LinkEvent::Incoming { conn, params: of(78) }, at(1));
         assert_eq!(got, [LinkAction::SendReject(conn, reason)], "{phase:?}");
     }
 }
@@ -376,14 +378,14 @@ fn only_the_session_at_hand_is_resumed() {
 #[test]
 fn a_new_incarnation_ends_the_old_one_and_revives_what_failed() {
     let conn = ConnKey(9);
-    let new = LinkEvent::Incoming { conn, hail: Hail { incarnation: 8, ..hail(conn) } };
+    let new = LinkEvent::Incoming { conn, params: HandshakeParams { incarnation: 8, ..params(conn) } };
     let mut link = in_session();
     let down = LinkAction::Down(DownCause::Replaced);
     let refused = LinkAction::SendReject(conn, RejectReason::VcDown);
     assert_eq!(acts(&mut link, new, at(0)), [LinkAction::Close(ConnKey(1)), down, refused]);
     assert_eq!(link.phase(), Phase::Failed);
     // The old one is refused still.
-    let old = LinkEvent::Incoming { conn, hail: hail(conn) };
+    let old = LinkEvent::Incoming { conn, params: params(conn) };
     assert_eq!(acts(&mut link, old, at(1)), [refused]);
     assert_eq!(acts(&mut link, new, at(1)), [LinkAction::SendAccept(conn)]);
     assert_eq!(link.phase(), Phase::Promised);
@@ -393,11 +395,11 @@ fn a_new_incarnation_ends_the_old_one_and_revives_what_failed() {
 fn a_later_dial_takes_the_place_of_the_one_that_was_promised() {
     let mut link = in_phase(Phase::Promised);
     let (earlier, later) = (ConnKey(1), ConnKey(2));
-    let got = acts(&mut link, LinkEvent::Incoming { conn: later, hail: hail(later) }, at(1));
+    let got = acts(&mut link, LinkEvent::Incoming { conn: later, params: params(later) }, at(1));
     assert_eq!(got, [LinkAction::Close(earlier), LinkAction::SendAccept(later)]);
-    let stale = Hail { dial: 1, ..hail(later) };
+    let stale = HandshakeParams { dial: 1, ..params(later) };
     let conn = ConnKey(3);
-    let got = acts(&mut link, LinkEvent::Incoming { conn, hail: stale }, at(1));
+    let got = acts(&mut link, LinkEvent::Incoming { conn, params: stale }, at(1));
     assert_eq!(got, [LinkAction::SendReject(conn, RejectReason::AlreadyConnected)]);
 }
 
@@ -427,7 +429,7 @@ fn a_peer_that_sleeps_is_not_dialled_and_has_long_to_come_back() {
     let mut forgotten = link.clone();
     let got = acts(&mut forgotten, LinkEvent::Timer, at(3_601_000));
     assert!(matches!(got[..], [LinkAction::Down(DownCause::NotResumed { .. })]), "{got:?}");
-    let back = LinkEvent::Incoming { conn: next, hail: Hail { session: 77, ..hail(next) } };
+    let back = LinkEvent::Incoming { conn: next, params: HandshakeParams { session: 77, ..params(next) } };
     assert_eq!(acts(&mut link, back, at(60_000)), [LinkAction::SendAccept(next)]);
     assert_eq!(acts(&mut link, LinkEvent::Ready { conn: next }, at(60_001)), [LinkAction::Adopt(next)]);
     assert!(!link.is_patient() && link.session() == 77);

@@ -48,9 +48,9 @@ pub enum Pending {
     Partial,
 }
 
-/// The claims of the peer's HELLO, after its PROOF.
+/// The handshake parameters that the peer has sent in its HELLO, and proved.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Hail {
+pub struct HandshakeParams {
     /// The session that it wants resumed; 0 for a fresh one.
     pub session: u64,
     /// Name of a fresh session; 0 if the two sides have not agreed to resume sessions.
@@ -204,7 +204,7 @@ pub enum LinkEvent {
         /// The new connection.
         conn: ConnKey,
         /// Its claims.
-        hail: Hail,
+        params: HandshakeParams,
     },
     /// The peer's ACCEPT on a dial.
     Accepted {

@@ -9,7 +9,7 @@ use socket2::Socket;
 
 use super::TcpNetmod;
 use crate::conn::{self, Conn, ConnId, RailEnd, Stage};
-use crate::link::{Failure, Hail, LinkEvent};
+use crate::link::{Failure, HandshakeParams, LinkEvent};
 use crate::pairs::{self, PAIRS_LEN, Pairs};
 use crate::sys::{self, Interest, random};
 
@@ -94,7 +94,7 @@ impl TcpNetmod {
             let agreed = handshake.proposed.take();
             let pairs = agreed.as_deref().copied().unwrap_or_default();
             let frame =
-                r.accept(self.stats.dialled, v.session.position(handshake.hail.session), &pairs.terms());
+                r.accept(self.stats.dialled, v.session.position(handshake.params.session), &pairs.terms());
             v.routes.agree(v.peer, &pairs, self.cfg.rails);
             if let Some(frame) = frame {
                 self.pin(id);
@@ -122,8 +122,8 @@ impl TcpNetmod {
         }
         if let Some(c) = self.sockets.conns.get_mut(id) {
             c.vc = Some(vc);
-            let hail = c.handshake.hail;
-            self.link_event(core, vc, LinkEvent::Incoming { conn: conn::key(id), hail });
+            let params = c.handshake.params;
+            self.link_event(core, vc, LinkEvent::Incoming { conn: conn::key(id), params });
         }
     }
 
@@ -334,7 +334,7 @@ impl TcpNetmod {
                 let claim = p.claim;
                 if let Some(c) = self.sockets.conns.get_mut(id) {
                     let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
-                    c.handshake.hail = Hail {
+                    c.handshake.params = HandshakeParams {
                         session: claim.session,
                         fresh,
                         incarnation: claim.incarnation,

@@ -144,9 +144,9 @@ impl Mutant {
             (Mutant::TakeTheFirst, LinkEvent::Rejected { reason, .. }) if link.is_elsewhere(*reason) => {
                 link.flags &= !PATIENT;
             }
-            (Mutant::StaleDial, LinkEvent::Incoming { hail, .. }) => hail.dial = u64::MAX,
+            (Mutant::StaleDial, LinkEvent::Incoming { params, .. }) => params.dial = u64::MAX,
             (Mutant::ForgetDials, LinkEvent::Accepted { dials, .. }) => *dials = 0,
-            (Mutant::FreshForLost, LinkEvent::Incoming { hail, .. }) if hail.session == 0 => {
+            (Mutant::FreshForLost, LinkEvent::Incoming { params, .. }) if params.session == 0 => {
                 link.flags &= !RESUMING;
             }
             (Mutant::LostIsDown, LinkEvent::Lost { .. }) if link.life == Life::Up => link.session = 0,
@@ -163,7 +163,7 @@ impl Mutant {
     /// Alters what is done.
     fn alter_actions(self, event: LinkEvent, before: &Link, acts: &mut Vec<LinkAction>) {
         let accepts = acts.iter().any(|a| matches!(a, LinkAction::SendAccept(_)));
-        let unsure = matches!(event, LinkEvent::Incoming { hail, .. } if hail.session != 0);
+        let unsure = matches!(event, LinkEvent::Incoming { params, .. } if params.session != 0);
         for act in &mut *acts {
             *act = match (self, *act) {
                 (Mutant::SilentLoser, LinkAction::Abandon(c)) if accepts => LinkAction::Close(c),

@@ -25,7 +25,8 @@ impl TcpNetmod {
         let (Some(vc), Some(c)) = (vc, self.sockets.conns.get_mut(id)) else {
             return self.reject(id, RejectReason::NoRails);
         };
-        let known = self.sessions.vcs.get(vc).is_some_and(|v| v.link.peer() == c.handshake.hail.incarnation);
+        let known =
+            self.sessions.vcs.get(vc).is_some_and(|v| v.link.peer() == c.handshake.params.incarnation);
         // Those that are under way may still come when there is one pair left.
         if !known || !(self.has_pairs(vc) || self.rails.vcs.get(vc).is_some()) {
             return self.reject(id, RejectReason::NoRails);

@@ -3,7 +3,7 @@
 use netmod_connection::RejectReason;
 use netmod_core::{Core, Event, Time, VcError, VcErrorKind, VcId};
 use netmod_tcp::Control;
-use netmod_tcp::link::{ConnKey, DownCause, Failure, Hail, LinkAction, LinkEvent, Phase};
+use netmod_tcp::link::{ConnKey, DownCause, Failure, HandshakeParams, LinkAction, LinkEvent, Phase};
 
 use super::SimNetmod;
 use crate::net::{ConnId, HandshakeMessage, Stage};
@@ -243,8 +243,8 @@ impl SimNetmod {
         }
         let dial = self.net().dial_number(conn);
         // There are no sessions.
-        let hail = Hail { session: 0, fresh: 0, incarnation: INCARNATION, dial };
-        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn), hail });
+        let params = HandshakeParams { session: 0, fresh: 0, incarnation: INCARNATION, dial };
+        self.link_event(core, vc, LinkEvent::Incoming { conn: key(conn), params });
         self.net().again(conn, side);
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::socket::{End, Fifo, Msg};
 use super::{Model, Rest, Stop, World, close, send, wrong};
-use crate::link::{ConnKey, Failure, Hail, LinkEvent, Pending, Phase};
+use crate::link::{ConnKey, Failure, HandshakeParams, LinkEvent, Pending, Phase};
 
 impl Model {
     /// The next message of a connection comes to a side.
@@ -29,13 +29,13 @@ impl Model {
                 conn.ends[x] = End::Open;
                 conn.told[x] = position;
                 let fresh = if self.resume { c as u64 + 1 } else { 0 };
-                let hail = Hail {
+                let params = HandshakeParams {
                     session: session.into(),
                     fresh,
                     incarnation: incarnation.into(),
                     dial: c as u64 + 1,
                 };
-                return self.on(w, x, LinkEvent::Incoming { conn: key, hail });
+                return self.on(w, x, LinkEvent::Incoming { conn: key, params });
             }
             conn.ends[x] = End::Closed; // cut off in the handshake: nobody's link hears of it
             return Ok(());
