@@ -14,7 +14,7 @@ pub(crate) struct Closing {
     /// The device finalizes.
     pub finalizing: bool,
     /// VCs that a peer has connected since this process began to close its own.
-    pub latecomers: Vec<VcId>,
+    pub connected_late: Vec<VcId>,
 }
 
 impl Ch3 {

@@ -20,13 +20,13 @@ fn reported_dead(peer: PeerName) -> VcError {
 
 /// The consequence of failures for a wait for a message.
 #[derive(Debug)]
-pub(crate) enum Hope {
-    /// It waits like others.
-    Waits,
+pub(crate) enum WaitOutlook {
+    /// Failures change nothing.
+    Unaffected,
     /// The wait ends with this error; it goes on when the failure was acknowledged.
     Pending(Error),
-    /// There is nobody left to wait for.
-    None(VcError),
+    /// No process is left that could send the message.
+    NobodyLeft(VcError),
 }
 
 impl Ch3 {
@@ -75,23 +75,27 @@ impl Ch3 {
 
     /// Returns the consequence of failures for a request that is not finished. Only an unmatched
     /// receive from any source is affected.
-    pub(crate) fn hope(&self, req: ReqId) -> Hope {
+    pub(crate) fn wait_outlook(&self, req: ReqId) -> WaitOutlook {
         match self.reqs.side.get(req) {
             Some(MpiReq { role: Role::Recv, posted: Some(_), env, .. }) if env.source() == ANY_SOURCE => {
-                self.hope_of_any(env.context())
+                self.outlook_of_any(env.context())
             }
-            _ => Hope::Waits,
+            _ => WaitOutlook::Unaffected,
         }
     }
 
     /// Returns the consequence of failures for a message from any source in a context.
-    pub(crate) fn hope_of_any(&self, context: u32) -> Hope {
-        let Some(group) = self.groups.of_context(context) else { return Hope::Waits };
+    pub(crate) fn outlook_of_any(&self, context: u32) -> WaitOutlook {
+        let Some(group) = self.groups.of_context(context) else { return WaitOutlook::Unaffected };
         if let Some((first, n)) = self.failures.unacknowledged(group.id) {
             let (rank, cause) = (first.peer.rank, first.cause.clone());
-            return Hope::Pending(Error::PendingFailed { rank, cause, others: n - 1 });
+            return WaitOutlook::Pending(Error::PendingFailed { rank, cause, others: n - 1 });
         }
-        if self.is_deserted(group) { Hope::None(self.nobody_left(group.id)) } else { Hope::Waits }
+        if self.is_deserted(group) {
+            WaitOutlook::NobodyLeft(self.nobody_left(group.id))
+        } else {
+            WaitOutlook::Unaffected
+        }
     }
 
     /// Ends a receive from any source for which no sender is left.
@@ -305,7 +309,7 @@ impl Ch3 {
         }
         self.vc_used(io, vc);
         if self.closing.finalizing {
-            self.closing.latecomers.push(vc);
+            self.closing.connected_late.push(vc);
         }
     }
 

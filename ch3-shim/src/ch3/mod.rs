@@ -44,7 +44,7 @@ pub(crate) use budget::Budget;
 pub(crate) use close::Closing;
 pub(crate) use connect::{card_key, rank_of_key};
 pub(crate) use credit::Terms;
-pub(crate) use failure::Hope;
+pub(crate) use failure::WaitOutlook;
 pub use failures::Failure;
 pub(crate) use failures::Failures;
 pub use flow::FlowReport;

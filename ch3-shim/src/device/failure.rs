@@ -10,7 +10,7 @@
 use netmod_core::{PollOrder, VcError};
 
 use super::{RawReq, Vci};
-use crate::ch3::{Failure, Hope};
+use crate::ch3::{Failure, WaitOutlook};
 use crate::error::{Error, Result};
 use crate::tagmatch::{ANY_SOURCE, Pattern};
 
@@ -55,9 +55,9 @@ impl Vci {
     /// from any source, and there is a failure that was not acknowledged. `None` for every other
     /// request.
     pub fn pending_failure(&self, req: RawReq) -> Option<Error> {
-        match self.ch3.hope(req.0) {
-            Hope::Pending(e) => Some(e),
-            Hope::Waits | Hope::None(_) => None,
+        match self.ch3.wait_outlook(req.0) {
+            WaitOutlook::Pending(e) => Some(e),
+            WaitOutlook::Unaffected | WaitOutlook::NobodyLeft(_) => None,
         }
     }
 
@@ -80,17 +80,17 @@ impl Vci {
 
     #[cold]
     fn is_hopeless(&self, req: RawReq) -> bool {
-        !matches!(self.ch3.hope(req.0), Hope::Waits)
+        !matches!(self.ch3.wait_outlook(req.0), WaitOutlook::Unaffected)
     }
 
     /// A request that [`Vci::is_settled`] without being finished: the error that its wait ends
     /// with, if it stays posted. Without any sender left it is finished by this, and there is none.
     #[cold]
     pub(super) fn unsettle(&mut self, req: RawReq) -> Option<Error> {
-        match self.ch3.hope(req.0) {
-            Hope::Waits => None,
-            Hope::Pending(e) => Some(e),
-            Hope::None(e) => {
+        match self.ch3.wait_outlook(req.0) {
+            WaitOutlook::Unaffected => None,
+            WaitOutlook::Pending(e) => Some(e),
+            WaitOutlook::NobodyLeft(e) => {
                 let now = self.now;
                 self.ch3.give_up_wildcard(&mut self.engine.io(now), req.0, e);
                 None
@@ -106,10 +106,10 @@ impl Vci {
         if pattern.source() != ANY_SOURCE {
             return self.ch3.source_lost(pattern).map_or(Ok(()), |cause| Err(cause.into()));
         }
-        match self.ch3.hope_of_any(pattern.context()) {
-            Hope::Waits => Ok(()),
-            Hope::Pending(e) => Err(e),
-            Hope::None(e) => Err(e.into()),
+        match self.ch3.outlook_of_any(pattern.context()) {
+            WaitOutlook::Unaffected => Ok(()),
+            WaitOutlook::Pending(e) => Err(e),
+            WaitOutlook::NobodyLeft(e) => Err(e.into()),
         }
     }
 

@@ -305,7 +305,7 @@ impl Vci {
         let mut vcs = std::mem::take(vcs);
         // Nothing is sent any more, and no new peer is taken in; but one that was known may have
         // had something to say.
-        for vc in std::mem::take(&mut self.ch3.closing.latecomers) {
+        for vc in std::mem::take(&mut self.ch3.closing.connected_late) {
             let now = self.now;
             self.ch3.vc_close(&mut self.engine.io(now), vc);
             vcs.push(vc);
