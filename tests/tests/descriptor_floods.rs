@@ -1,4 +1,4 @@
-//! A flood of connections by strangers at a process that may have few descriptors: some always stay
+//! A flood of unauthenticated connections at a process that may have few descriptors: some always stay
 //! the program's, and honest peers still connect.
 //!
 //! The process under attack is this program again, with a low limit: the other end of a flood takes

@@ -1,5 +1,5 @@
-//! Strangers at the listeners of a running job: whatever they send, the job's messages are whole,
-//! no VC goes down, each stranger is counted, and nothing of them stays open.
+//! Unauthenticated peers at the listeners of a running job: whatever they send, the job's messages
+//! are whole, no VC goes down, each of them is counted, and nothing of them stays open.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -92,7 +92,7 @@ fn until_closed(stream: &mut TcpStream) -> usize {
             Ok(0) => return total,
             Ok(n) => total += n,
             Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
-                panic!("the listener keeps a stranger for more than {PATIENCE:?}");
+                panic!("the listener keeps an unauthenticated peer for more than {PATIENCE:?}");
             }
             // A reset closes it too.
             Err(_) => return total,
@@ -128,8 +128,8 @@ fn forged_proof() -> Vec<u8> {
     frame
 }
 
-/// Attacks a rank's listener in all ways; how many connections that took. Every one of them is a
-/// stranger.
+/// Attacks a rank's listener in all ways. Returns the number of connections, each of them of an
+/// unauthenticated peer.
 fn attack(at: SocketAddr, target: PeerName, recorded: &[u8], dice: &mut Random) -> u64 {
     let other = PeerName { rank: (target.rank + 1) % RANKS, ..target };
     let ours = Versions::OURS;
@@ -264,7 +264,10 @@ fn a_job_under_attack() {
     let made = attackers.join().expect("the attackers found what they expected");
     for (rank, ((rounds, stats), made)) in ranks.iter().zip(&made).enumerate() {
         println!("rank {rank}: {rounds} rounds, {made} attacks, {stats:?}");
-        assert_eq!(stats.unauthenticated, *made, "rank {rank} has not counted each stranger once: {stats:?}");
+        assert_eq!(
+            stats.unauthenticated, *made,
+            "rank {rank} has not counted each connection once: {stats:?}"
+        );
         assert!(stats.silent >= 2 * 48, "rank {rank}: {stats:?}");
         assert!(*rounds > 16, "the job hardly ran");
     }
@@ -279,8 +282,8 @@ impl Drop for StopAtEnd {
     }
 }
 
-/// Several hundred connections that say nothing fill the table of strangers, and new ones come all
-/// the time: a peer gets in all the same, again and again.
+/// Several hundred silent connections fill the table of unauthenticated peers, and new ones come
+/// all the time: a peer gets in all the same, again and again.
 #[test]
 fn a_peer_gets_in_while_the_table_is_full() {
     let _alone = alone();
@@ -310,14 +313,14 @@ fn a_peer_gets_in_while_the_table_is_full() {
     let tune = |cfg: &mut Config| set(cfg, "NETMOD_TCP_HELLO_MAX", "16");
     let ranks = run_job_with(&tap, RANKS, tune, move |dev| traffic(dev, &flag));
     let made: u64 = crowd.join().expect("the crowd");
-    assert!(made > 600, "only {made} strangers came");
-    let strangers: u64 = ranks.iter().map(|(_, stats)| stats.unauthenticated).sum();
-    println!("{made} strangers, {strangers} counted, {} rounds", ranks[0].0);
+    assert!(made > 600, "only {made} connections were made");
+    let counted: u64 = ranks.iter().map(|(_, stats)| stats.unauthenticated).sum();
+    println!("{made} connections, {counted} counted, {} rounds", ranks[0].0);
     assert!(ranks[0].0 > 16, "the job hardly ran");
     // A connection that was never accepted is not counted; a peer that was pushed out of the table,
     // and dialled again, is.
     let dialled: u64 = ranks.iter().map(|(_, stats)| stats.dialled).sum();
     let possible = made / 2..=made + dialled;
-    assert!(possible.contains(&strangers), "{made} strangers came, {strangers} were counted");
+    assert!(possible.contains(&counted), "{made} connections were made, {counted} were counted");
     settle(before);
 }

@@ -89,9 +89,9 @@ fn the_bytes_are_these() {
     let accept = r.accept(0, 0, &decided).unwrap();
     let head = "934e4d5404008800".to_owned() + &"00".repeat(16);
     assert_eq!(hex(&accept.as_bytes()[..HEADER_LEN + 16 + PAIRS_LEN]), head + &terms);
-    let stranger = reject_unauthenticated(RejectReason::WrongPeer, PAIRS_LEN);
+    let reject = reject_unauthenticated(RejectReason::WrongPeer, PAIRS_LEN);
     let want = "934e4d54050080001200000000000000".to_owned() + &"00".repeat(120);
-    assert_eq!(hex(stranger.as_bytes()), want);
+    assert_eq!(hex(reject.as_bytes()), want);
 }
 
 #[test]

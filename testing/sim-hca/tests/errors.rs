@@ -233,16 +233,16 @@ fn nothing_leaves_by_a_port_that_is_down() {
 #[test]
 fn a_queue_pair_hears_its_peer_alone() {
     let pair = with(rts(0));
-    let stranger = pair.a.rc(CAP, None);
-    connect(&stranger, &pair.b.hca, pair.qb.number(), 5, ToRts { timeout: 3, retry_cnt: 1, ..rts(0) });
+    let third = pair.a.rc(CAP, None);
+    connect(&third, &pair.b.hca, pair.qb.number(), 5, ToRts { timeout: 3, retry_cnt: 1, ..rts(0) });
     pair.b.recv(&pair.qb, 1, 0, 64);
-    stranger.post_send(&[send(2, SendOp::Send, &[])]).unwrap();
+    third.post_send(&[send(2, SendOp::Send, &[])]).unwrap();
     assert!(pair.settle());
     assert_eq!((pair.a.statuses(), pair.b.statuses()), (vec![(2, Status::RetryExcErr)], vec![]));
     pair.qa.post_send(&[send(3, SendOp::Send, &[])]).unwrap();
     assert!(pair.settle());
     assert_eq!((pair.a.statuses(), pair.b.poll().len()), (vec![(3, Status::Success)], 1));
-    drop(stranger);
+    drop(third);
     pair.clean();
 }
 

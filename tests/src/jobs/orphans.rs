@@ -60,13 +60,13 @@ fn laps(dev: &mut Device, n: i32, laps: u32, world: Comm) -> Result<()> {
 /// rank, with which it has not talked before. Both go on for longer than several failure checks.
 pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
     let (me, n) = place(dev);
-    let (world, stranger) = (dev.world(), n - 1);
+    let (world, newcomer) = (dev.world(), n - 1);
     let ring = n - 1;
     let rounds = args.get(0, 20);
-    if me == stranger {
+    if me == newcomer {
         let mut got = [0; 8];
         dev.recv(&mut got, 0, 2, world)?;
-        return if got == *b"stranger" { Ok(End::Finalize) } else { Err(format!("got {got:?}").into()) };
+        return if got == *b"newcomer" { Ok(End::Finalize) } else { Err(format!("got {got:?}").into()) };
     }
     laps(dev, ring, 3, world)?;
     let mut late = None;
@@ -89,7 +89,7 @@ pub(super) fn stopped(dev: &mut Device, args: &Args) -> Result<End> {
                 std::process::exit(1);
             }
         });
-        late = Some(dev.isend(b"stranger".to_vec(), stranger, 2, world)?);
+        late = Some(dev.isend(b"newcomer".to_vec(), newcomer, 2, world)?);
     }
     for _ in 0..rounds {
         laps(dev, ring, 50, world)?;

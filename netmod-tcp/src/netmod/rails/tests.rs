@@ -462,7 +462,7 @@ impl Liar {
 fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     let mut two = Two::new(|_| {});
     let incarnation = two.engines[0].netmod.id.incarnation();
-    let strangers = two.engines[1].netmod.stats().unauthenticated;
+    let unauthenticated = two.engines[1].netmod.stats().unauthenticated;
     let too_many = {
         let mut terms = [0; PAIRS_LEN];
         terms[8] = crate::pairs::MAX_PAIRS as u8 + 1;
@@ -472,13 +472,13 @@ fn who_says_other_terms_than_pairs_is_dropped_before_it_is_challenged() {
     for (i, terms) in others.into_iter().enumerate() {
         let end = Liar::dial_with(&mut two, incarnation, terms).err().expect("dropped");
         assert!(end.starts_with("the end from Unauthenticated"), "{end}");
-        assert_eq!(two.engines[1].netmod.stats().unauthenticated, strangers + i as u64 + 1);
+        assert_eq!(two.engines[1].netmod.stats().unauthenticated, unauthenticated + i as u64 + 1);
     }
 }
 
 /// The length of every REJECT of this netmod: other releases of it take no other length.
 #[test]
-fn a_stranger_hears_a_reject_with_room_for_pairs() {
+fn an_unauthenticated_peer_gets_a_reject_with_room_for_pairs() {
     let mut two = Two::new(|_| {});
     let (mut liar, mut initiator) = Liar::greet(&two, InitiatorParams { peer: name(7), ..a_rail() });
     let len = HEADER_LEN + 8 + PAIRS_LEN + 32;

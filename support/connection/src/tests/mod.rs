@@ -253,9 +253,9 @@ fn the_bytes_are_these() {
     assert_eq!(hex(x.accept.as_bytes()), accept + GOLDEN[2]);
     assert_eq!(hex(x.ready.as_bytes()), "934e4d5406002000".to_owned() + GOLDEN[3]);
     assert_eq!(hex(Initiator::goodbye().as_bytes()), "934e4d5407000000");
-    let stranger = reject_unauthenticated(RejectReason::WrongPeer, 80);
+    let reject = reject_unauthenticated(RejectReason::WrongPeer, 80);
     let want = "934e4d54050078001200000000000000".to_owned() + &"00".repeat(112);
-    assert_eq!(hex(stranger.as_bytes()), want);
+    assert_eq!(hex(reject.as_bytes()), want);
 }
 
 /// Computed outside of this program, by Python's `hmac`, from the layout above.
@@ -271,8 +271,8 @@ const SESSION: u64 = 0xcf1a_fb92_721d_7a0c;
 
 #[test]
 fn connect_to_root_needs_an_open_port_and_no_known_group() {
-    let stranger = PeerName { group: GroupId([9; 16]), rank: 1000 };
-    let params = InitiatorParams { me: stranger, purpose: Purpose::Root { port: 77 }, ..dial() };
+    let root = PeerName { group: GroupId([9; 16]), rank: 1000 };
+    let params = InitiatorParams { me: root, purpose: Purpose::Root { port: 77 }, ..dial() };
     let (mut i, hello) = Initiator::new(params.clone(), [1; 32]);
     let mut r = responder();
     let (_, ResponderStep::Challenge(c)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
@@ -282,7 +282,7 @@ fn connect_to_root_needs_an_open_port_and_no_known_group() {
     let (_, ResponderStep::Proved(proved)) = r.on_bytes(p.as_bytes(), &JOB).unwrap() else {
         panic!("not proved")
     };
-    assert_eq!((proved.claim.peer, proved.claim.purpose), (stranger, Purpose::Root { port: 77 }));
+    assert_eq!((proved.claim.peer, proved.claim.purpose), (root, Purpose::Root { port: 77 }));
 
     let params = InitiatorParams { purpose: Purpose::Root { port: 78 }, ..params };
     let (_, hello) = Initiator::new(params, [1; 32]);
