@@ -6,7 +6,7 @@ use crate::config::OfiConfig;
 use libfabric_sys::Library;
 use netmod_core::{Card, CardError, CardWriter, PeerName, Pollers};
 use netmod_framed::conn::LocalTerms;
-use netmod_framed::device::{Device, Opened, Settings, Way, Words};
+use netmod_framed::device::{Device, Opened, Route, Settings, Words};
 use netmod_framed::life::Life;
 use netmod_framed::wire::UNIT;
 
@@ -157,11 +157,11 @@ impl Device for Ofi {
         self.card.write(card)
     }
 
-    fn way_to(&self, card: &Card) -> Result<Way, String> {
+    fn route_to(&self, card: &Card) -> Result<Route, String> {
         let section = card.section(NAME).ok_or("its card has no section of the netmod ofi")?;
         let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
         let (mine, yours) = pair(&self.card, &theirs)?;
-        Ok(Way {
+        Ok(Route {
             port: mine as u8,
             peer_port: yours as u8,
             context: theirs.domains[yours].context,
@@ -179,7 +179,7 @@ impl Device for Ofi {
             window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
             frame: *self.frames.get(usize::from(port))?,
             context: domain.context,
-            end: [].into(),
+            endpoint: [].into(),
             address: domain.address.clone(),
         })
     }

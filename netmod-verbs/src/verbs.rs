@@ -7,7 +7,7 @@ use crate::config::VerbsConfig;
 use hca::{GidEntry, Hca};
 use netmod_core::{Card, CardError, CardWriter, PeerName};
 use netmod_framed::conn::LocalTerms;
-use netmod_framed::device::{Device, Opened, Settings, Way, Words};
+use netmod_framed::device::{Device, Opened, Route, Settings, Words};
 use netmod_framed::life::Life;
 use netmod_framed::wire::UNIT;
 use netmod_matching::Host;
@@ -164,11 +164,11 @@ impl<H: Hca> Device for Verbs<H> {
         self.card.write(card)
     }
 
-    fn way_to(&self, card: &Card) -> Result<Way, String> {
+    fn route_to(&self, card: &Card) -> Result<Route, String> {
         let section = card.section(NAME).ok_or("its card has no section of netmod verbs")?;
         let theirs = VerbsCard::parse(section).map_err(|e| e.to_string())?;
         let (mine, yours) = pair(&self.card, &theirs)?;
-        Ok(Way {
+        Ok(Route {
             port: mine as u8,
             peer_port: yours as u8,
             context: 0,
@@ -186,7 +186,7 @@ impl<H: Hca> Device for Verbs<H> {
             window: u16::try_from(self.card.window).unwrap_or(u16::MAX),
             frame: self.card.frame,
             context: 0,
-            end: [].into(),
+            endpoint: [].into(),
             address: of.address.clone(),
         })
     }

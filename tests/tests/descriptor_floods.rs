@@ -1,5 +1,5 @@
-//! A flood of unauthenticated connections at a process that may have few descriptors: some always stay
-//! the program's, and honest peers still connect.
+//! A flood of unauthenticated connections at a process that may have few descriptors: some always
+//! stay the program's, and honest peers still connect.
 //!
 //! The process under attack is this program again, with a low limit: the other end of a flood takes
 //! as many descriptors.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use hca::{Hca, QpNum, SrqNum, Status};
 use netmod_core::{Time, VcId};
-use netmod_framed::device::{Done, NewEnd, Refused};
+use netmod_framed::device::{Done, NewEndpoint, Refused};
 
 use super::What;
 use super::join::Hold;
@@ -197,7 +197,7 @@ impl<H: Hca> Endpoints<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn open(&mut self, site: &Site<H>, srq: &H::Srq, vc: VcId) -> Result<NewEnd, String> {
+    pub(super) fn open(&mut self, site: &Site<H>, srq: &H::Srq, vc: VcId) -> Result<NewEndpoint, String> {
         let send_qp = SendQp::reliable(site, srq)?;
         let (qp, psn) = (send_qp.number(), send_qp.psn());
         let reads = READS.min(site.hca.device().max_qp_rd_atom);
@@ -205,7 +205,7 @@ impl<H: Hca> Endpoints<H> {
             RcEndpoint { location: site.location, qp, psn, mtu: site.attr.active_mtu, reads }.to_bytes();
         self.inline = self.inline.min(send_qp.inline());
         let send_qp = store(&mut self.send_qps, send_qp);
-        Ok(NewEnd { number: self.add(vc, Some(send_qp), None).number(), says })
+        Ok(NewEndpoint { number: self.add(vc, Some(send_qp), None).number(), says })
     }
 
     /// Connects an endpoint with a peer's.

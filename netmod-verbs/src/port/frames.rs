@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
-use netmod_framed::device::{self, Done, Lent, NewEnd, Oddities, Refused, Remote, ResetFrame};
+use netmod_framed::device::{self, Done, Lent, NewEndpoint, Oddities, Refused, Remote, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::endpoint::Endpoints;
@@ -87,12 +87,12 @@ impl<H: Hca> device::Port for Port<H> {
         Ok(())
     }
 
-    fn open_end(
+    fn open_endpoint(
         &mut self,
         vc: VcId,
         address: &[u8],
         offered: Option<&[u8]>,
-    ) -> Result<Option<NewEnd>, String> {
+    ) -> Result<Option<NewEndpoint>, String> {
         // The dialling peer has chosen by this process's card.
         let wants =
             offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEndpoint::is_one);
@@ -112,7 +112,7 @@ impl<H: Hca> device::Port for Port<H> {
         self.endpoints.open(&self.site, srq, vc).map(Some)
     }
 
-    fn connect_end(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), String> {
+    fn connect_endpoint(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), String> {
         self.endpoints.connect(&self.site, endpoint, theirs)
     }
 
@@ -124,7 +124,7 @@ impl<H: Hca> device::Port for Port<H> {
         self.endpoints.now = now;
     }
 
-    fn close_end(&mut self, endpoint: u64) {
+    fn close_endpoint(&mut self, endpoint: u64) {
         self.endpoints.close(endpoint);
     }
 

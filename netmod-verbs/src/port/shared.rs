@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use hca::{Hca, SrqNum};
 use netmod_core::{Time, VcId};
-use netmod_framed::device::{Done, NewEnd, Refused};
+use netmod_framed::device::{Done, NewEndpoint, Refused};
 
 use super::What;
 use super::endpoint::{Endpoint, Endpoints, Results, store};
@@ -37,7 +37,12 @@ impl<H: Hca> Endpoints<H> {
     ///
     /// # Errors
     /// If there are no random numbers, or no domain.
-    pub(super) fn open_shared(&mut self, site: &Site<H>, srq: SrqNum, vc: VcId) -> Result<NewEnd, String> {
+    pub(super) fn open_shared(
+        &mut self,
+        site: &Site<H>,
+        srq: SrqNum,
+        vc: VcId,
+    ) -> Result<NewEndpoint, String> {
         let Domain { file, .. } = site.domain().ok_or("there is no XRC domain")?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
@@ -57,7 +62,7 @@ impl<H: Hca> Endpoints<H> {
         let endpoint = self.add(vc, None, Some(xrc_state.into()));
         let (at, number) = (endpoint.id.at, endpoint.number());
         self.tokens.insert(token, at);
-        Ok(NewEnd { number, says })
+        Ok(NewEndpoint { number, says })
     }
 
     fn by_token(&self, token: u64) -> Option<EndpointId> {

@@ -35,8 +35,8 @@ impl<D: Device> FrameNetmod<D> {
         let mut terms = |vc: VcId, offer: &Offer<'_>| {
             let terms = own.as_ref().ok().and_then(|o| o.terms(offer.port, offer.terms.port));
             let mut terms = terms.ok_or(RejectReason::NoWayBack)?;
-            let ends = links.get_mut(vc).map(|l| &mut l.ends).ok_or(RejectReason::NoWayBack)?;
-            ends.promise(vc, ports, leaving, offer, &mut terms).map_err(|why| {
+            let endpoints = links.get_mut(vc).map(|l| &mut l.endpoints).ok_or(RejectReason::NoWayBack)?;
+            endpoints.promise(vc, ports, leaving, offer, &mut terms).map_err(|why| {
                 tracing::warn!(why, rank = offer.peer.rank, "no end for a connection");
                 RejectReason::Busy
             })?;
@@ -138,7 +138,7 @@ impl<D: Device> FrameNetmod<D> {
             let open = l.open.filter(|o| o.header().slot == slot && l.via == to)?;
             Some((vc, open, l.life.gone))
         });
-        let promised = || self.links.iter().find_map(|(_, l)| l.ends.promised_to(slot));
+        let promised = || self.links.iter().find_map(|(_, l)| l.endpoints.promised_to(slot));
         let dest = ours.map(|(_, open, _)| open.dest).or_else(promised).or_else(|| self.dest(to));
         let Some(dest) = dest else { return };
         let header = match ours {
@@ -247,7 +247,7 @@ impl<D: Device> FrameNetmod<D> {
             let text = format!("its address, as it has given it itself, is of no use to {}", D::WORDS.what);
             return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
         };
-        let dest = match self.use_end(vc, to, dest, &peer.end) {
+        let dest = match self.use_end(vc, to, dest, &peer.endpoint) {
             Ok(dest) => dest,
             Err(why) => {
                 let who = self.links.get(vc).map(|l| l.peer);
@@ -295,7 +295,7 @@ impl<D: Device> FrameNetmod<D> {
         {
             port.give_back(stalled.buffer);
         }
-        l.ends.close_used(&mut self.addresses.leaving);
+        l.endpoints.close_used(&mut self.addresses.leaving);
         core.reset_receive(vc);
     }
 
@@ -358,7 +358,7 @@ impl<D: Device> FrameNetmod<D> {
         }
         self.fail_transfers(vc, error);
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.fail(&mut self.addresses.leaving);
+            l.endpoints.fail(&mut self.addresses.leaving);
         }
     }
 
@@ -429,9 +429,9 @@ impl<D: Device> FrameNetmod<D> {
     /// Begins liveness checks of the peer of an open connection, as soon as its card is known.
     pub(crate) fn watch(&mut self, vc: VcId) {
         let (Some(life), Some(l)) = (&mut self.liveness.life, self.links.get_mut(vc)) else { return };
-        match &l.way {
-            Some(way) => {
-                if !life.watch(vc, &way.lifeline, way.near, self.clock.now) {
+        match &l.route {
+            Some(route) => {
+                if !life.watch(vc, &route.lifeline, route.near, self.clock.now) {
                     tracing::info!(peer = l.peer.rank, "nobody can be asked whether it lives");
                 }
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::book::{Book, Dest};
 use crate::conn::InboundId;
 use crate::device::Port;
-use crate::ends::Leaving;
+use crate::endpoints::Leaving;
 
 /// All addresses to which the netmod sends, or has just sent.
 #[derive(Debug, Default)]

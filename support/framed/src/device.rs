@@ -72,7 +72,7 @@ pub struct Settings {
 
 /// A route to a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Route {
     /// This process's port.
     pub port: u8,
     /// The peer's.
@@ -135,7 +135,7 @@ pub trait Device: Debug + Send + Sized {
     ///
     /// # Errors
     /// The reason why there is no route, for human readers.
-    fn way_to(&self, card: &Card) -> Result<Way, String>;
+    fn route_to(&self, card: &Card) -> Result<Route, String>;
 
     /// Returns this side's terms for a connection between two ports; `None` if there is no such
     /// port.
@@ -255,9 +255,9 @@ pub struct Lent<'a, R> {
     pub registration: Option<&'a R>,
 }
 
-/// An end of a connection that was made.
+/// An endpoint of a connection that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewEnd {
+pub struct NewEndpoint {
     /// Number to which frames of the connection are sent.
     pub number: u64,
     /// The bytes that the peer needs to connect its own endpoint with it.
@@ -287,12 +287,12 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// What the device says.
-    fn open_end(
+    fn open_endpoint(
         &mut self,
         _vc: VcId,
         _address: &[u8],
         _offered: Option<&[u8]>,
-    ) -> Result<Option<NewEnd>, String> {
+    ) -> Result<Option<NewEndpoint>, String> {
         Ok(None)
     }
 
@@ -301,16 +301,16 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// The fault in the bytes, or what the device says.
-    fn connect_end(&mut self, _end: u64, _theirs: &[u8]) -> Result<(), String> {
+    fn connect_endpoint(&mut self, _endpoint: u64, _theirs: &[u8]) -> Result<(), String> {
         Ok(())
     }
 
     /// Closes an endpoint once the frames in flight have arrived: nothing more is sent to it.
-    fn close_end(&mut self, _end: u64) {}
+    fn close_endpoint(&mut self, _endpoint: u64) {}
 
     /// Closes an endpoint whose peer is dead. Frames in flight fail as soon as the device can make
     /// them, not when it notices the death itself.
-    fn fail_end(&mut self, _end: u64) {}
+    fn fail_end(&mut self, _endpoint: u64) {}
 
     /// Returns true if an endpoint waits for the peer, not the device, before it takes frames: that
     /// may take as long as the peer computes.

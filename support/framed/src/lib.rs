@@ -15,7 +15,7 @@ pub mod conn;
 mod connections;
 pub mod device;
 mod ending;
-mod ends;
+mod endpoints;
 mod flow;
 pub mod life;
 mod link;

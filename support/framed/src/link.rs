@@ -8,8 +8,8 @@ use netmod_core::{
 use crate::backoff::{Backoff, Counts};
 use crate::book::Dest;
 use crate::conn::To;
-use crate::device::Way;
-use crate::ends::Ends;
+use crate::device::Route;
+use crate::endpoints::Endpoints;
 use crate::loss_probe::LossProbe;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, units};
 
@@ -320,12 +320,12 @@ pub(crate) struct FrameVc {
     pub(crate) life: PeerLife,
     pub(crate) traffic: Traffic,
     /// The route to it, by its card.
-    pub(crate) way: Option<Way>,
+    pub(crate) route: Option<Route>,
     /// Frames of the connection may be lost.
     pub(crate) probe: Option<Box<LossProbe>>,
     /// The destination of dials, once there was one.
     pub(crate) dial: Option<Dest>,
-    pub(crate) ends: Ends,
+    pub(crate) endpoints: Endpoints,
     pub(crate) open: Option<Open>,
     /// The dial that has made the open connection.
     pub(crate) via: To,
@@ -347,10 +347,10 @@ impl FrameVc {
             peer,
             life: PeerLife::default(),
             traffic: Traffic::default(),
-            way: None,
+            route: None,
             probe: None,
             dial: None,
-            ends: Ends::default(),
+            endpoints: Endpoints::default(),
             open: None,
             via: To::Vc(vc),
             ready: false,

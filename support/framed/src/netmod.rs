@@ -134,14 +134,14 @@ impl<D: Device> FrameNetmod<D> {
     pub(crate) fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
         let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
         let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
-        let way = own.way_to(card).map_err(wrong)?;
+        let route = own.route_to(card).map_err(wrong)?;
         if let Some(l) = self.links.get_mut(vc) {
-            if l.way.as_ref() != Some(&way)
+            if l.route.as_ref() != Some(&route)
                 && let Some(dest) = l.dial.take()
             {
                 self.addresses.book.release(dest);
             }
-            l.way = Some(way);
+            l.route = Some(route);
             l.asked = false;
             if l.open.is_some() {
                 self.watch(vc);
@@ -406,7 +406,7 @@ impl<D: Device> Module for FrameNetmod<D> {
 
     fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
         let own = self.own.as_ref().map_err(VcError::of_card)?;
-        own.way_to(card).map(|_| ()).map_err(VcError::of_card)
+        own.route_to(card).map(|_| ()).map_err(VcError::of_card)
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

@@ -2,7 +2,7 @@
 
 use netmod_core::{Core, Event, Header, Message, Time, VcError, VcErrorKind, VcId};
 
-use crate::device::{Device, Port, Refused, Way};
+use crate::device::{Device, Port, Refused, Route};
 use crate::link::{FrameVc, OVERHEAD, Stalled, copy_message};
 use crate::netmod::{FrameNetmod, FrameStats};
 use crate::probes::CREDIT_MAX;
@@ -192,7 +192,7 @@ impl<D: Device> FrameNetmod<D> {
         if l.down.is_some() || l.open.is_some() {
             return;
         }
-        let Some(Way { port, peer_port, context, address, .. }) = l.way.clone() else {
+        let Some(Route { port, peer_port, context, address, .. }) = l.route.clone() else {
             if !std::mem::replace(&mut l.asked, true) {
                 self.work.events.push_back(Event::NeedCard { vc });
             }
@@ -215,7 +215,8 @@ impl<D: Device> FrameNetmod<D> {
         let Ok(own) = &self.own else { return };
         let Some(mut terms) = own.terms(port, peer_port) else { return };
         let Some(l) = self.links.get_mut(vc) else { return };
-        if let Err(why) = l.ends.offer(vc, &mut self.ports, &mut self.addresses.leaving, &address, &mut terms)
+        if let Err(why) =
+            l.endpoints.offer(vc, &mut self.ports, &mut self.addresses.leaving, &address, &mut terms)
         {
             let text = format!("no end for a connection with it: {} says: {why}", D::WORDS.what);
             let error = VcError::new(VcErrorKind::Resource, Some(l.peer), text);

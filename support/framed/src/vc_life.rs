@@ -13,7 +13,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Returns the destination of the frames of a new connection.
     pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
         let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
-        Ok(l.ends.opened(&mut self.ports, &mut self.addresses.leaving, to, theirs)?.unwrap_or(dest))
+        Ok(l.endpoints.opened(&mut self.ports, &mut self.addresses.leaving, to, theirs)?.unwrap_or(dest))
     }
 }
 
@@ -60,7 +60,7 @@ impl<D: Device> VcLife for FrameNetmod<D> {
         self.manage(core, |m, env| m.remove(vc, env));
         self.work.drop_events(vc);
         if let Some(l) = self.links.get_mut(vc) {
-            l.ends.close(&mut self.addresses.leaving);
+            l.endpoints.close(&mut self.addresses.leaving);
         }
         drop(self.outbox.take_retries(vc));
         if let Some(dest) = self.links.get_mut(vc).and_then(|l| l.dial.take()) {

@@ -35,9 +35,9 @@ pub struct LocalTerms {
     pub frame: u32,
     /// Index of the receive context of this process's endpoint.
     pub context: u8,
-    /// This side's end of the connection, in the device's words; empty where nothing is to be
+    /// This side's endpoint of the connection, in the device's encoding; empty if nothing is to be
     /// connected.
-    pub end: Box<[u8]>,
+    pub endpoint: Box<[u8]>,
     /// The address of the endpoint, as the device gives it.
     pub address: Box<[u8]>,
 }
@@ -55,8 +55,9 @@ pub struct PeerTerms {
     pub frame: u32,
     /// Index of the receive context of that endpoint that takes frames for it.
     pub context: u8,
-    /// Its end of the connection, in the device's words; empty where nothing is to be connected.
-    pub end: Box<[u8]>,
+    /// Its endpoint of the connection, in the device's encoding; empty if nothing is to be
+    /// connected.
+    pub endpoint: Box<[u8]>,
     /// The address of that endpoint.
     pub address: Box<[u8]>,
 }
@@ -70,8 +71,8 @@ pub(super) fn emit(terms: &LocalTerms, slot: Slot) -> Result<Terms, TermsTooLong
     b.extend_from_slice(&slot.token.to_le_bytes());
     b.push(terms.context);
     // An address whose length does not fit its count does not fit the terms either.
-    b.push(u8::try_from(terms.end.len()).unwrap_or(u8::MAX));
-    b.extend_from_slice(&terms.end);
+    b.push(u8::try_from(terms.endpoint.len()).unwrap_or(u8::MAX));
+    b.extend_from_slice(&terms.endpoint);
     b.extend_from_slice(&terms.address);
     Terms::new(&b)
 }
@@ -79,7 +80,7 @@ pub(super) fn emit(terms: &LocalTerms, slot: Slot) -> Result<Terms, TermsTooLong
 /// `None` if this release does not understand them.
 pub(super) fn parse(bytes: &[u8]) -> Option<PeerTerms> {
     let (fixed, rest) = bytes.split_first_chunk::<FIXED>()?;
-    let (end, address) = rest.split_at_checked(usize::from(fixed[17]))?;
+    let (endpoint, address) = rest.split_at_checked(usize::from(fixed[17]))?;
     let word = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     let terms = PeerTerms {
         slot: Slot { number: word(8), token: word(12) },
@@ -87,7 +88,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<PeerTerms> {
         window: u16::from_le_bytes([fixed[2], fixed[3]]),
         frame: word(4),
         context: fixed[16],
-        end: end.into(),
+        endpoint: endpoint.into(),
         address: address.into(),
     };
     let usable = fixed[0] == LAYOUT
@@ -109,7 +110,7 @@ mod tests {
             window: 0x0403,
             frame: 0x0807_0605,
             context: 17,
-            end: [19, 20].into(),
+            endpoint: [19, 20].into(),
             address: [21, 22].into(),
         };
         let slot = Slot { number: 0x0c0b_0a09, token: 0x100f_0e0d };
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!((terms.port, terms.window, terms.frame), (2, 0x0403, 0x0807_0605));
         assert_eq!((terms.slot.number, terms.slot.token), (0x0c0b_0a09, 0x100f_0e0d));
         assert_eq!((terms.context, &*terms.address), (17, &[21, 22][..]));
-        assert_eq!(&*terms.end, [19, 20]);
+        assert_eq!(&*terms.endpoint, [19, 20]);
     }
 
     #[test]
@@ -148,8 +149,15 @@ mod tests {
     #[test]
     fn an_address_that_is_too_long_is_refused() {
         let address = vec![0; 383].into();
-        let terms =
-            LocalTerms { port: 0, peer_port: 0, window: 1, frame: 99, context: 0, end: [].into(), address };
+        let terms = LocalTerms {
+            port: 0,
+            peer_port: 0,
+            window: 1,
+            frame: 99,
+            context: 0,
+            endpoint: [].into(),
+            address,
+        };
         assert!(emit(&terms, Slot { number: 0, token: 1 }).is_err());
         let terms = LocalTerms { address: vec![0; 382].into(), ..terms };
         assert!(emit(&terms, Slot { number: 0, token: 1 }).is_ok());

@@ -82,7 +82,7 @@ struct World {
 
 fn terms(rank: u32, port: u8, peer_port: u8) -> LocalTerms {
     let address = vec![1, rank as u8, port].into();
-    LocalTerms { port, peer_port, window: 64, frame: 4096, context: 0, end: [].into(), address }
+    LocalTerms { port, peer_port, window: 64, frame: 4096, context: 0, endpoint: [].into(), address }
 }
 
 fn process(rank: u32, size: u32, incarnation: u64, key: u8, params: Params) -> Process {

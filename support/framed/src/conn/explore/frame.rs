@@ -60,11 +60,11 @@ pub(super) fn terms(port: u8) -> LocalTerms {
         window: 1,
         frame: 99,
         context: 0,
-        end: [].into(),
+        endpoint: [].into(),
         address: Box::new([1]),
     }
 }
 
 pub(super) fn theirs(slot: Slot) -> PeerTerms {
-    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, end: [].into(), address: Box::new([1]) }
+    PeerTerms { slot, port: 0, window: 1, frame: 99, context: 0, endpoint: [].into(), address: Box::new([1]) }
 }

@@ -1,4 +1,4 @@
-//! This side's ends of connections, where a device connects endpoints one by one (queue pairs).
+//! This side's endpoints, where a device connects endpoints one by one (queue pairs).
 //!
 //! A VC has at most one endpoint of each kind: one that its own dial offers, one promised to a dial
 //! of the peer, one in use. The first two last until a connection is made, or the VC fails or is
@@ -8,12 +8,12 @@ use netmod_core::VcId;
 
 use crate::book::Dest;
 use crate::conn::{LocalTerms, Offer, To};
-use crate::device::{NewEnd, Port};
+use crate::device::{NewEndpoint, Port};
 use crate::wire::Slot;
 
-/// An end that the device has made.
+/// An endpoint that the device has made.
 #[derive(Clone, Debug)]
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     port: usize,
     number: u64,
     says: Box<[u8]>,
@@ -21,12 +21,12 @@ pub(crate) struct End {
     theirs: Option<Slot>,
 }
 
-/// A VC's ends.
+/// A VC's endpoints.
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
-    dialled: Option<End>,
-    promised: Option<End>,
-    used: Option<End>,
+pub(crate) struct Endpoints {
+    dialled: Option<Endpoint>,
+    promised: Option<Endpoint>,
+    used: Option<Endpoint>,
 }
 
 /// Endpoints that no VC needs any more. Their last frames may still wait for the device.
@@ -34,8 +34,8 @@ pub(crate) struct Ends {
 pub(crate) struct Leaving(Vec<Dest>);
 
 impl Leaving {
-    fn add(&mut self, end: Option<End>) {
-        self.0.extend(end.map(|end| Dest { port: end.port, addr: end.number }));
+    fn add(&mut self, endpoint: Option<Endpoint>) {
+        self.0.extend(endpoint.map(|endpoint| Dest { port: endpoint.port, addr: endpoint.number }));
     }
 
     /// Returns true if an endpoint waits to be closed.
@@ -47,29 +47,29 @@ impl Leaving {
     /// Closes endpoints for which nothing is left to be sent. `waits` is true of those for which a
     /// frame has yet to be sent.
     pub(crate) fn settle<P: Port>(&mut self, ports: &mut [P], waits: impl Fn(Dest) -> bool) {
-        self.0.retain(|end| {
-            let keep = waits(*end);
-            if !keep && let Some(port) = ports.get_mut(end.port) {
-                port.close_end(end.addr);
+        self.0.retain(|endpoint| {
+            let keep = waits(*endpoint);
+            if !keep && let Some(port) = ports.get_mut(endpoint.port) {
+                port.close_endpoint(endpoint.addr);
             }
             keep
         });
     }
 }
 
-impl Ends {
+impl Endpoints {
     /// Closes all.
     pub(crate) fn close(&mut self, leaving: &mut Leaving) {
-        for end in [self.dialled.take(), self.promised.take(), self.used.take()] {
-            leaving.add(end);
+        for endpoint in [self.dialled.take(), self.promised.take(), self.used.take()] {
+            leaving.add(endpoint);
         }
     }
 
     /// Returns the destination of a withdrawal, for the peer that this side has promised an
     /// endpoint, by its name for the connection.
     pub(crate) fn promised_to(&self, slot: Slot) -> Option<Dest> {
-        let end = self.promised.as_ref().filter(|end| end.theirs == Some(slot))?;
-        Some(Dest { port: end.port, addr: end.number })
+        let endpoint = self.promised.as_ref().filter(|endpoint| endpoint.theirs == Some(slot))?;
+        Some(Dest { port: endpoint.port, addr: endpoint.number })
     }
 
     /// Closes the endpoint in use. One promised to the next connection stays.
@@ -83,8 +83,8 @@ impl Ends {
         leaving.add(self.dialled.take());
     }
 
-    /// Adds what the peer, whose endpoint has this address, needs of the end that dials offer to
-    /// this side's terms.
+    /// Adds the endpoint that dials offer to this side's terms. `address` is that of the peer's
+    /// endpoint.
     ///
     /// # Errors
     /// What the device says.
@@ -97,20 +97,19 @@ impl Ends {
         terms: &mut LocalTerms,
     ) -> Result<(), String> {
         let port = usize::from(terms.port);
-        if self.dialled.as_ref().is_some_and(|end| end.port != port) {
+        if self.dialled.as_ref().is_some_and(|endpoint| endpoint.port != port) {
             leaving.add(self.dialled.take());
         }
         if self.dialled.is_none() {
             self.dialled = make(ports, port, vc, address, None)?;
         }
-        if let Some(end) = &self.dialled {
-            terms.end.clone_from(&end.says);
+        if let Some(endpoint) = &self.dialled {
+            terms.endpoint.clone_from(&endpoint.says);
         }
         Ok(())
     }
 
-    /// Makes an end for a dial of the peer's, connects it, and adds what the peer needs of it to
-    /// this side's terms.
+    /// Makes an endpoint for a dial of the peer, connects it, and adds it to this side's terms.
     ///
     /// # Errors
     /// What the device says.
@@ -125,15 +124,17 @@ impl Ends {
         leaving.add(self.promised.take());
         let port = usize::from(terms.port);
         let theirs = offer.terms;
-        let Some(mut end) = make(ports, port, vc, &theirs.address, Some(&theirs.end))? else { return Ok(()) };
-        end.theirs = Some(offer.terms.slot);
-        let connected = ports[port].connect_end(end.number, &offer.terms.end);
-        terms.end.clone_from(&end.says);
-        let kept = self.promised.insert(end);
+        let Some(mut endpoint) = make(ports, port, vc, &theirs.address, Some(&theirs.endpoint))? else {
+            return Ok(());
+        };
+        endpoint.theirs = Some(offer.terms.slot);
+        let connected = ports[port].connect_endpoint(endpoint.number, &offer.terms.endpoint);
+        terms.endpoint.clone_from(&endpoint.says);
+        let kept = self.promised.insert(endpoint);
         if connected.is_err() {
             let number = kept.number;
             self.promised = None;
-            ports[port].close_end(number);
+            ports[port].close_endpoint(number);
         }
         connected
     }
@@ -156,11 +157,11 @@ impl Ends {
         };
         leaving.add(other);
         leaving.add(core::mem::replace(&mut self.used, used.take()));
-        let Some(end) = &self.used else { return Ok(None) };
+        let Some(endpoint) = &self.used else { return Ok(None) };
         if matches!(to, To::Vc(_)) {
-            ports[end.port].connect_end(end.number, theirs)?;
+            ports[endpoint.port].connect_endpoint(endpoint.number, theirs)?;
         }
-        Ok(Some(Dest { port: end.port, addr: end.number }))
+        Ok(Some(Dest { port: endpoint.port, addr: endpoint.number }))
     }
 }
 
@@ -170,9 +171,9 @@ fn make<P: Port>(
     vc: VcId,
     address: &[u8],
     offered: Option<&[u8]>,
-) -> Result<Option<End>, String> {
+) -> Result<Option<Endpoint>, String> {
     let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
-    Ok(of.open_end(vc, address, offered)?.map(|NewEnd { number, says }| End {
+    Ok(of.open_endpoint(vc, address, offered)?.map(|NewEndpoint { number, says }| Endpoint {
         port,
         number,
         says,
