@@ -5,12 +5,13 @@
 //! removes it. A file of a killed job has no lock, and is reused.
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use netmod_core::PeerName;
+
+use crate::error::PortError;
 
 /// Maximum number of retries if the file is removed while this process opens it.
 const TRIES: usize = 1000;
@@ -40,10 +41,10 @@ impl Member {
     /// Joins the domain.
     ///
     /// # Errors
-    /// The cause, as text.
-    pub(crate) fn join(path: PathBuf) -> Result<Member, String> {
-        let wrong = |what: &str| format!("{}: {what}; remove it", path.display());
-        let failed = |e: io::Error| format!("{}: {e}", path.display());
+    /// If the file cannot be opened, or is not a file of this user alone.
+    pub(crate) fn join(path: PathBuf) -> Result<Member, PortError> {
+        let wrong = |what| PortError::WrongFile { path: path.clone(), what };
+        let failed = |source| PortError::File { path: path.clone(), source };
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -133,7 +134,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        assert!(Member::join(path.clone()).unwrap_err().contains("this user alone"));
+        assert!(Member::join(path.clone()).unwrap_err().to_string().contains("this user alone"));
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -9,6 +9,7 @@ pub mod card;
 pub mod choose;
 mod config;
 mod domain;
+mod error;
 mod here;
 mod pair;
 pub mod port;

@@ -121,7 +121,11 @@ impl<H: Hca> Device for Verbs<H> {
                 rx_memory: cfg.rx_memory,
                 xrc: cfg.xrc.then_some(me),
             };
-            match setup.source.open(&j.device).and_then(|hca| Port::open(hca, options)) {
+            let opened = setup
+                .source
+                .open(&j.device)
+                .and_then(|hca| Port::open(hca, options).map_err(|e| e.to_string()));
+            match opened {
                 Ok(port) => {
                     cards.push(card_port(&j, &gid, &host, port.address()));
                     why.push(match port.xrc() {

@@ -39,6 +39,8 @@
 
 use hca::{AhAttr, Gid, GlobalRoute, Mtu, QpNum, SrqNum};
 
+use crate::error::PortError;
+
 const LAYOUT: u8 = 1;
 const ETHERNET: u8 = 1;
 const XRC: u8 = 2;
@@ -73,10 +75,10 @@ impl PortLocation {
     /// Returns the route from a port of this host to this location.
     ///
     /// # Errors
-    /// The reason why there is none, as text.
-    pub(crate) fn route(&self, from: &PortLocation, port: u8, sgid_index: u8) -> Result<AhAttr, String> {
+    /// If there is none.
+    pub(crate) fn route(&self, from: &PortLocation, port: u8, sgid_index: u8) -> Result<AhAttr, PortError> {
         if self.ethernet != from.ethernet {
-            return Err("one side's link is Ethernet, the other's InfiniBand".into());
+            return Err(PortError::LinkLayers);
         }
         // Within an InfiniBand subnet, the local identifier is sufficient.
         let near = !self.ethernet && self.gid.0[..8] == from.gid.0[..8];
@@ -88,7 +90,7 @@ impl PortLocation {
             flow_label: 0,
         });
         if grh.is_some() && (self.gid.is_zero() || from.gid.is_zero()) {
-            return Err("a GID is missing; has the interface an address?".into());
+            return Err(PortError::GidMissing);
         }
         Ok(AhAttr { port, dlid: self.lid, sl: 0, src_path_bits: 0, grh })
     }
@@ -304,8 +306,8 @@ mod tests {
         assert_eq!(far.grh.map(|g| (g.dgid, g.sgid_index)), Some((ib(2, 4).gid, 7)));
         let eth = location().route(&location(), 1, 0).unwrap();
         assert_eq!(eth.grh.map(|g| g.dgid), Some(location().gid));
-        assert!(location().route(&ib(1, 3), 1, 0).unwrap_err().contains("Ethernet"));
+        assert!(matches!(location().route(&ib(1, 3), 1, 0), Err(PortError::LinkLayers)));
         let none = PortLocation { gid: Gid::default(), ..location() };
-        assert!(none.route(&location(), 1, 0).unwrap_err().contains("GID"));
+        assert!(matches!(none.route(&location(), 1, 0), Err(PortError::GidMissing)));
     }
 }

@@ -49,7 +49,7 @@ impl<H: Hca> Port<H> {
             posted = posted.and_then(|()| self.maintain_datagrams());
         }
         if let Err(why) = posted {
-            self.died(&why);
+            self.died(&why.to_string());
         }
     }
 

@@ -50,14 +50,10 @@ impl<H: Hca> Port<H> {
 
     /// Sends a control message. One that cannot be sent now is lost: the peer asks again.
     fn send_control(&mut self, to: &Address, message: Control) {
-        let route = self
-            .site
-            .route(&to.location)
-            .and_then(|ah| self.site.hca.create_ah(&ah).map_err(|e| e.to_string()));
-        let ah = match route {
+        let ah = match self.site.address_handle(&to.location) {
             Ok(ah) => ah,
             Err(why) => {
-                return tracing::debug!(why, "a control message is not sent: there is no route to the port");
+                return tracing::debug!(%why, "a control message is not sent: there is no route to the port");
             }
         };
         if self.dead.is_some() {

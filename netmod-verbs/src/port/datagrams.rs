@@ -17,6 +17,7 @@ use netmod_framed::device::Refused;
 use netmod_framed::memory::Block;
 
 use super::{Of, Options};
+use crate::error::PortError;
 use crate::wire::{Address, PortLocation};
 
 /// Number of receive buffers, and capacity of the send queue.
@@ -74,9 +75,9 @@ impl<H: Hca> Datagrams<H> {
     ///
     /// # Errors
     /// If there is no memory.
-    pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, String> {
+    pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, PortError> {
         let each = each(mtu);
-        let memory = Block::new(each, DEPTH as usize)?;
+        let memory = Block::new(each, DEPTH as usize).map_err(PortError::Memory)?;
         Ok(Datagrams {
             qp: None,
             qkey: 0,
@@ -152,13 +153,13 @@ impl<H: Hca> Datagrams<H> {
     }
 
     /// Resets the queue pair if it has failed and all its requests have been returned.
-    fn restart(&mut self) -> Result<(), String> {
+    fn restart(&mut self) -> Result<(), PortError> {
         let Some(qp) =
             self.qp.as_ref().filter(|_| self.under_way == 0 && self.free.len() == self.depth as usize)
         else {
             return Ok(());
         };
-        qp.modify(&ModifyQp::Reset).and_then(|()| self.ready(qp)).map_err(|e| e.to_string())?;
+        qp.modify(&ModifyQp::Reset).and_then(|()| self.ready(qp))?;
         self.failing = false;
         Ok(())
     }
@@ -181,8 +182,8 @@ impl<H: Hca> Datagrams<H> {
     #[cold]
     pub(super) fn maintain(
         &mut self,
-        route: impl Fn(&Address) -> Result<H::Ah, String>,
-    ) -> Result<(), String> {
+        route: impl Fn(&Address) -> Result<H::Ah, PortError>,
+    ) -> Result<(), PortError> {
         if self.failing {
             self.restart()?;
         }
@@ -192,7 +193,7 @@ impl<H: Hca> Datagrams<H> {
             for peer in self.peers.iter_mut().flatten() {
                 match route(&peer.address) {
                     Ok(ah) => peer.ah = ah,
-                    Err(why) => tracing::debug!(why, "no route to a peer"),
+                    Err(why) => tracing::debug!(%why, "no route to a peer"),
                 }
             }
         }
@@ -244,13 +245,13 @@ impl<H: Hca> Datagrams<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn post(&mut self) -> Result<(), String> {
+    pub(super) fn post(&mut self) -> Result<(), PortError> {
         while let Some(buffer) = self.free.last().copied() {
             let Some(qp) = &self.qp else { return Ok(()) };
             let addr = self.at(buffer).addr().get() as u64;
             let sge = [Sge { addr, len: self.each as u32, lkey: self.lkey }];
             qp.post_recv(&[RecvWr { wr_id: Of::Datagram(buffer).wr_id(), sges: &sge }])
-                .map_err(|e| format!("a receive of datagrams cannot be posted: {}", e.errno))?;
+                .map_err(|e| PortError::DatagramReceive(e.errno))?;
             self.free.pop();
         }
         Ok(())

@@ -18,6 +18,7 @@ use super::send_qp::{EndpointId, Posted, READS, Remote, Repost, Request, SendQp,
 use super::site::Site;
 use super::targets::Targets;
 use super::xrc_state::XrcState;
+use crate::error::PortError;
 use crate::sizes::INLINE;
 use crate::wire::{Address, Domain, RcEndpoint, XrcEndpoint};
 
@@ -197,7 +198,7 @@ impl<H: Hca> Endpoints<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn open(&mut self, site: &Site<H>, srq: &H::Srq, vc: VcId) -> Result<NewEndpoint, String> {
+    pub(super) fn open(&mut self, site: &Site<H>, srq: &H::Srq, vc: VcId) -> Result<NewEndpoint, PortError> {
         let send_qp = SendQp::reliable(site, srq)?;
         let (qp, psn) = (send_qp.number(), send_qp.psn());
         let reads = READS.min(site.hca.device().max_qp_rd_atom);
@@ -212,23 +213,21 @@ impl<H: Hca> Endpoints<H> {
     ///
     /// # Errors
     /// If the peer's description is invalid, or the device fails.
-    pub(super) fn connect(&mut self, site: &Site<H>, number: u64, theirs: &[u8]) -> Result<(), String> {
-        let endpoint = get(&mut self.all, number).ok_or("the endpoint is closed")?;
+    pub(super) fn connect(&mut self, site: &Site<H>, number: u64, theirs: &[u8]) -> Result<(), PortError> {
+        let endpoint = get(&mut self.all, number).ok_or(PortError::EndpointClosed)?;
         if let Some(xrc_state) = &mut endpoint.xrc_state {
-            let theirs = XrcEndpoint::parse(theirs)
-                .ok_or("its endpoint is not one of XRC, or is of another version of the netmod verbs")?;
+            let theirs = XrcEndpoint::parse(theirs).ok_or(PortError::NotXrc)?;
             site.route(&theirs.address.location)?;
             endpoint.srq = Some(theirs.srq);
             xrc_state.peer = Some(theirs);
             self.pending.push(endpoint.id);
             return Ok(());
         }
-        let theirs =
-            RcEndpoint::parse(theirs).ok_or("its endpoint is of another version of the netmod verbs")?;
+        let theirs = RcEndpoint::parse(theirs).ok_or(PortError::EndpointVersion)?;
         let ah = site.route(&theirs.location)?;
         let RcEndpoint { qp, psn, mtu, reads, .. } = theirs;
         let send_qp = endpoint.send_qp.and_then(|send_qp| self.send_qps.get_mut(send_qp as usize)?.as_mut());
-        send_qp.ok_or("the endpoint is closed")?.connect(site, &Remote { qp, psn, ah, mtu, reads })?;
+        send_qp.ok_or(PortError::EndpointClosed)?.connect(site, &Remote { qp, psn, ah, mtu, reads })?;
         endpoint.ready = true;
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::endpoint::Endpoints;
 use super::receives::Receives;
 use super::send_qp::{Payload, Request};
 use super::{Owner, Port, What};
+use crate::error::PortError;
 use crate::sizes::TX_BUFFERS;
 use crate::wire::{Address, XrcEndpoint};
 
@@ -72,14 +73,42 @@ impl<H: Hca> Port<H> {
     }
 }
 
+impl<H: Hca> Port<H> {
+    fn insert_address(&mut self, address: &[u8]) -> Result<u64, PortError> {
+        let address = Address::parse(address).ok_or(PortError::AddressVersion)?;
+        let ah = self.site.address_handle(&address.location)?;
+        Ok(self.datagrams.insert(ah, address))
+    }
+
+    fn make_endpoint(
+        &mut self,
+        vc: VcId,
+        address: &[u8],
+        offered: Option<&[u8]>,
+    ) -> Result<NewEndpoint, PortError> {
+        // The dialling peer has chosen by this process's card.
+        let wants =
+            offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEndpoint::is_one);
+        let number = self.receives.srq().ok_or(PortError::Closed)?.number();
+        if let (true, true, Some(number)) = (wants, self.site.xrc.is_some(), number) {
+            return self.endpoints.open_shared(&self.site, number, vc);
+        }
+        if wants && offered.is_some() {
+            return Err(PortError::XrcUnused);
+        }
+        if self.site.xrc.is_some() && self.plain.is_none() {
+            self.open_plain()?;
+        }
+        let srq = self.plain.as_ref().unwrap_or(&self.receives).srq().ok_or(PortError::Closed)?;
+        self.endpoints.open(&self.site, srq, vc)
+    }
+}
+
 impl<H: Hca> device::Port for Port<H> {
     type Registration = Registration<H::Mr>;
 
     fn insert(&mut self, address: &[u8], _context: u8) -> Result<u64, String> {
-        let address = Address::parse(address).ok_or("it is of another version of the netmod verbs")?;
-        let ah = self.site.route(&address.location)?;
-        let ah = self.site.hca.create_ah(&ah).map_err(|e| e.to_string())?;
-        Ok(self.datagrams.insert(ah, address))
+        self.insert_address(address).map_err(|e| e.to_string())
     }
 
     fn remove(&mut self, to: u64) -> Result<(), String> {
@@ -93,27 +122,11 @@ impl<H: Hca> device::Port for Port<H> {
         address: &[u8],
         offered: Option<&[u8]>,
     ) -> Result<Option<NewEndpoint>, String> {
-        // The dialling peer has chosen by this process's card.
-        let wants =
-            offered.map_or_else(|| Address::parse(address).is_some_and(|a| a.xrc), XrcEndpoint::is_one);
-        let number = self.receives.srq().ok_or("the port is closed")?.number();
-        if let (true, true, Some(number)) = (wants, self.site.xrc.is_some(), number) {
-            return self.endpoints.open_shared(&self.site, number, vc).map(Some);
-        }
-        if wants && offered.is_some() {
-            return Err(
-                "it has dialled by XRC, which is not in use here; is its card of this process?".into()
-            );
-        }
-        if self.site.xrc.is_some() && self.plain.is_none() {
-            self.open_plain()?;
-        }
-        let srq = self.plain.as_ref().unwrap_or(&self.receives).srq().ok_or("the port is closed")?;
-        self.endpoints.open(&self.site, srq, vc).map(Some)
+        self.make_endpoint(vc, address, offered).map(Some).map_err(|e| e.to_string())
     }
 
     fn connect_endpoint(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), String> {
-        self.endpoints.connect(&self.site, endpoint, theirs)
+        self.endpoints.connect(&self.site, endpoint, theirs).map_err(|e| e.to_string())
     }
 
     fn waits_for_peer(&self, to: u64) -> bool {

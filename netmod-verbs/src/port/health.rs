@@ -9,6 +9,7 @@ use hca::{GidEntry, Hca, PortState, Status};
 
 use super::Port;
 use super::site::Site;
+use crate::error::{PortError, gid_gone};
 use crate::wire::Address;
 
 impl<H: Hca> Site<H> {
@@ -27,7 +28,7 @@ impl<H: Hca> Site<H> {
         // The event may be unread yet.
         let ours = |g: &GidEntry| g.gid == self.location.gid && g.kind == self.health.kind;
         let there = self.hca.gids(self.options.port).is_ok_and(|gids| gids.iter().any(ours));
-        (self.location.ethernet && !there).then(|| self.without_gid())
+        (self.location.ethernet && !there).then(|| gid_gone(self.location.gid))
     }
 
     /// Finds the GID's index in the port's table, which may have changed. Returns true if it is
@@ -82,11 +83,9 @@ impl<H: Hca> Port<H> {
 
     /// Maintains the datagram queue pair.
     #[cold]
-    pub(super) fn maintain_datagrams(&mut self) -> Result<(), String> {
+    pub(super) fn maintain_datagrams(&mut self) -> Result<(), PortError> {
         let site = &self.site;
-        self.datagrams.maintain(|to: &Address| {
-            site.route(&to.location).and_then(|route| site.hca.create_ah(&route).map_err(|e| e.to_string()))
-        })
+        self.datagrams.maintain(|to: &Address| site.address_handle(&to.location))
     }
 }
 

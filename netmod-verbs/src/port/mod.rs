@@ -34,6 +34,7 @@ use netmod_framed::device::{Done, Oddities, Refused, ResetFrame};
 use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
+use crate::error::PortError;
 use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
 use crate::sizes::{DEPTH, TX_BUFFERS};
 use crate::wire::PortLocation;
@@ -190,18 +191,14 @@ impl<H: Hca> fmt::Debug for Port<H> {
     }
 }
 
-fn text(e: &Error) -> String {
-    e.to_string()
-}
-
 fn refused(e: &Error) -> Refused {
     if e.errno == errno::EAGAIN { Refused::Again } else { Refused::Failed(e.to_string()) }
 }
 
 /// Opens the XRC domain of a job on this node. Only this shows whether a device has XRC.
-fn open_domain<H: Hca>(hca: &H, me: PeerName, port: u8) -> Result<Xrc<H>, String> {
+fn open_domain<H: Hca>(hca: &H, me: PeerName, port: u8) -> Result<Xrc<H>, PortError> {
     let member = Member::join(path_of(me, hca.name(), port))?;
-    let xrcd = hca.open_xrcd(XrcdOpen::Shared(member.fd())).map_err(|e| text(&e))?;
+    let xrcd = hca.open_xrcd(XrcdOpen::Shared(member.fd()))?;
     Ok(Xrc { xrcd, member })
 }
 
@@ -209,18 +206,14 @@ impl<H: Hca> Port<H> {
     /// Opens a port of a device.
     ///
     /// # Errors
-    /// What cannot be opened, and why, as text.
-    pub fn open(hca: H, options: Options) -> Result<Port<H>, String> {
-        let attr = hca.port(options.port).map_err(|e| text(&e))?;
-        let gid = hca.gids(options.port).map_err(|e| text(&e))?;
+    /// What cannot be opened, and why.
+    pub fn open(hca: H, options: Options) -> Result<Port<H>, PortError> {
+        let attr = hca.port(options.port)?;
+        let gid = hca.gids(options.port)?;
         let gid = gid.into_iter().find(|g| g.index == options.gid_index);
-        let gid = gid.ok_or_else(|| {
-            format!(
-                "{}:{}: its table has no GID at index {} any more",
-                hca.name(),
-                options.port,
-                options.gid_index
-            )
+        let gid = gid.ok_or_else(|| PortError::NoGid {
+            port: format!("{}:{}", hca.name(), options.port),
+            index: options.gid_index,
         })?;
         let ethernet = attr.link_layer == hca::LinkLayer::Ethernet;
         let location = PortLocation { ethernet, lid: attr.lid, gid: gid.gid };
@@ -228,46 +221,45 @@ impl<H: Hca> Port<H> {
         let device = *hca.device();
 
         let count = receive_buffers(options.rx_memory, options.frame, device.max_srq_wr);
-        let rx = Block::new(options.frame, count)?;
-        let tx = Block::new(options.frame, TX_BUFFERS)?;
+        let rx = Block::new(options.frame, count).map_err(PortError::Memory)?;
+        let tx = Block::new(options.frame, TX_BUFFERS).map_err(PortError::Memory)?;
         let mut datagrams = Datagrams::<H>::memory(attr.active_mtu)?;
 
-        let channel = hca.create_channel().map_err(|e| text(&e))?;
+        let channel = hca.create_channel()?;
         // Reserves room for the receives of reliable connections beside XRC.
         let receives = count as u32 + options.xrc.map_or(0, |_| receives_beside(count) as u32);
         let fixed = fixed_completions(receives);
-        let cq =
-            hca.create_cq(completions(receives, device.max_cqe), 0, Some(&channel)).map_err(|e| text(&e))?;
+        let cq = hca.create_cq(completions(receives, device.max_cqe), 0, Some(&channel))?;
         let room = cq.entries().saturating_sub(fixed);
         if room < DEPTH {
-            return Err(format!(
-                "{}: a completion queue has {} entries, and {} receive buffers need {fixed}; set NETMOD_VERBS_RX_MEMORY lower",
-                hca.name(),
-                cq.entries(),
-                count
-            ));
+            return Err(PortError::FewCompletions {
+                device: hca.name().to_owned(),
+                entries: cq.entries(),
+                receives: count,
+                fixed,
+            });
         }
         let attr_of_srq = SrqAttr { max_wr: count as u32, max_sge: 1 };
         let shared = options.xrc.map(|me| {
             let xrc = open_domain(&hca, me, options.port)?;
-            let srq = hca.create_xrc_srq(attr_of_srq, 0, &xrc.xrcd, &cq).map_err(|e| text(&e))?;
-            Ok::<_, String>((srq, xrc))
+            let srq = hca.create_xrc_srq(attr_of_srq, 0, &xrc.xrcd, &cq)?;
+            Ok::<_, PortError>((srq, xrc))
         });
         let (srq, xrc, without) = match shared {
             Some(Ok((srq, xrc))) => (srq, Some(xrc), None),
             other => {
-                let srq = hca.create_srq(attr_of_srq, 0).map_err(|e| text(&e))?;
-                (srq, None, other.and_then(Result::err))
+                let srq = hca.create_srq(attr_of_srq, 0)?;
+                (srq, None, other.and_then(Result::err).map(|e| e.to_string()))
             }
         };
-        let ud = datagrams.open(&hca, &cq, &options).map_err(|e| text(&e))?;
+        let ud = datagrams.open(&hca, &cq, &options)?;
         // SAFETY: the blocks outlive their registrations: `drop` closes those first, and keeps the
         // memory where the device refuses. The device owns buffers from post to completion, which
         // is tracked.
         let mr = |block: &Block, access| unsafe { hca.register(block.base(), block.bytes(), access) };
-        let tx_mr = mr(&tx, Access::READ).map_err(|e| text(&e))?;
-        let rx_mr = mr(&rx, Access::LOCAL).map_err(|e| text(&e))?;
-        let datagrams_mr = mr(datagrams.block(), Access::LOCAL).map_err(|e| text(&e))?;
+        let tx_mr = mr(&tx, Access::READ)?;
+        let rx_mr = mr(&rx, Access::LOCAL)?;
+        let datagrams_mr = mr(datagrams.block(), Access::LOCAL)?;
 
         let datagrams = datagrams.with(ud, datagrams_mr.lkey());
         let own = datagrams.address(location, xrc.is_some());
@@ -343,17 +335,17 @@ impl<H: Hca> Port<H> {
 
     /// Makes the reliable connections' receive queue beside XRC's.
     #[cold]
-    fn open_plain(&mut self) -> Result<(), String> {
-        let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))?;
+    fn open_plain(&mut self) -> Result<(), PortError> {
+        let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))
+            .map_err(PortError::Memory)?;
         let attr = SrqAttr { max_wr: block.count() as u32, max_sge: 1 };
-        let srq = self.site.hca.create_srq(attr, 1).map_err(|e| text(&e))?;
+        let srq = self.site.hca.create_srq(attr, 1)?;
         // SAFETY: as of the other blocks, in `open`.
-        let mr = unsafe { self.site.hca.register(block.base(), block.bytes(), Access::LOCAL) };
-        let mr = mr.map_err(|e| text(&e))?;
+        let mr = unsafe { self.site.hca.register(block.base(), block.bytes(), Access::LOCAL) }?;
         let plain = self.plain.insert(Receives::new(srq, block, mr.lkey(), Of::Plain));
         self.registered.plain = Some(mr);
         plain.post()?;
-        plain.limit()
+        Ok(plain.limit()?)
     }
 
     /// Checks that the device is usable.

@@ -6,6 +6,7 @@ use hca::{Hca, RecvWr, Sge, Srq as _};
 use netmod_framed::memory::Block;
 
 use super::Of;
+use crate::error::PortError;
 
 /// Buffers posted per batch, unless few are left or there are few in all.
 const TOGETHER: usize = 8;
@@ -84,7 +85,7 @@ impl<H: Hca> Receives<H> {
     /// # Errors
     /// The device's error.
     #[inline]
-    pub(super) fn refill(&mut self) -> Result<(), String> {
+    pub(super) fn refill(&mut self) -> Result<(), PortError> {
         if self.free.len() >= self.together || (self.low && !self.free.is_empty()) {
             self.post()
         } else {
@@ -97,7 +98,7 @@ impl<H: Hca> Receives<H> {
     /// # Errors
     /// The device's error.
     #[inline(never)]
-    pub(super) fn post(&mut self) -> Result<(), String> {
+    pub(super) fn post(&mut self) -> Result<(), PortError> {
         while !self.free.is_empty() {
             let Some(srq) = &self.srq else { return Ok(()) };
             let n = self.free.len().min(LIST);
@@ -115,7 +116,7 @@ impl<H: Hca> Receives<H> {
                 Ok(()) => self.free.truncate(from),
                 Err(e) => {
                     self.free.drain(from..from + e.at);
-                    return Err(format!("a receive cannot be posted: {}", e.errno));
+                    return Err(PortError::Receive(e.errno));
                 }
             }
         }
@@ -123,7 +124,7 @@ impl<H: Hca> Receives<H> {
             && let Err(why) = self.limit()
         {
             // From now on buffers are posted in batches, even if few are left.
-            tracing::warn!(why, "a shared receive queue will not say when few receives are left");
+            tracing::warn!(%why, "a shared receive queue will not say when few receives are left");
         }
         Ok(())
     }
@@ -132,8 +133,8 @@ impl<H: Hca> Receives<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn limit(&self) -> Result<(), String> {
-        self.srq.as_ref().map_or(Ok(()), |srq| srq.set_limit(self.count / 4)).map_err(|e| e.to_string())
+    pub(super) fn limit(&self) -> Result<(), hca::Error> {
+        self.srq.as_ref().map_or(Ok(()), |srq| srq.set_limit(self.count / 4))
     }
 
     pub(super) fn close(&mut self) {

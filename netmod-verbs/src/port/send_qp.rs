@@ -17,6 +17,7 @@ use netmod_framed::device::Refused;
 
 use super::site::Site;
 use super::{Of, What, refused};
+use crate::error::PortError;
 use crate::sizes::{DEPTH, INLINE};
 use crate::wire::BITS_24;
 
@@ -173,7 +174,7 @@ impl<H: Hca> SendQp<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn reliable(site: &Site<H>, srq: &H::Srq) -> Result<SendQp<H>, String> {
+    pub(super) fn reliable(site: &Site<H>, srq: &H::Srq) -> Result<SendQp<H>, PortError> {
         let kind = QpKind::Rc { send_cq: &site.cq, recv_cq: &site.cq, srq: Some(srq) };
         SendQp::make(site, kind, DEPTH)
     }
@@ -182,32 +183,32 @@ impl<H: Hca> SendQp<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn shared(site: &Site<H>, number: u32) -> Result<SendQp<H>, String> {
+    pub(super) fn shared(site: &Site<H>, number: u32) -> Result<SendQp<H>, PortError> {
         let mut send_qp = SendQp::make(site, QpKind::XrcIni { send_cq: &site.cq }, SHARED_DEPTH)?;
         let each = send_qp.inline();
         send_qp.shared = Some(Shared::new(number, send_qp.depth, each).into());
         Ok(send_qp)
     }
 
-    fn make(site: &Site<H>, kind: QpKind<'_, H>, depth: u32) -> Result<SendQp<H>, String> {
+    fn make(site: &Site<H>, kind: QpKind<'_, H>, depth: u32) -> Result<SendQp<H>, PortError> {
         let device = site.hca.device();
         let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
+        getrandom::fill(&mut random).map_err(PortError::Random)?;
         let make = |max_inline| {
             let max_send_wr = depth.min(device.max_qp_wr);
             let cap = QpCap { max_send_wr, max_recv_wr: 0, max_send_sge: 1, max_recv_sge: 0, max_inline };
             site.hca.create_qp(&QpInit { kind, cap, signal_all: false })
         };
         // Devices do not tell the maximum length of inline data, so smaller ones are tried.
-        let made = [INLINE, 128, 64, 0].into_iter().find_map(|inline| match make(inline) {
-            Err(e) if e.errno == errno::EINVAL && inline > 0 => None,
+        let made = [INLINE, 128, 64].into_iter().find_map(|inline| match make(inline) {
+            Err(e) if e.errno == errno::EINVAL => None,
             made => Some(made),
         });
-        let qp = made.ok_or("no queue pair")?.map_err(|e: Error| e.to_string())?;
+        let qp = made.unwrap_or_else(|| make(0))?;
         let access =
             Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
         let (port, pkey_index) = (site.options.port, site.options.pkey_index);
-        qp.modify(&ModifyQp::Init { port, pkey_index, access }).map_err(|e| e.to_string())?;
+        qp.modify(&ModifyQp::Init { port, pkey_index, access })?;
         let depth = qp.cap().max_send_wr.min(depth);
         Ok(SendQp {
             psn: u32::from_le_bytes(random) & BITS_24,
@@ -227,9 +228,9 @@ impl<H: Hca> SendQp<H> {
     ///
     /// # Errors
     /// The device's error.
-    pub(super) fn connect(&mut self, site: &Site<H>, to: &Remote) -> Result<(), String> {
+    pub(super) fn connect(&mut self, site: &Site<H>, to: &Remote) -> Result<(), PortError> {
         if self.stage != Stage::New {
-            return Err("the queue pair is connected already".into());
+            return Err(PortError::Connected);
         }
         let device = site.hca.device();
         let rtr = ToRtr {
@@ -250,8 +251,8 @@ impl<H: Hca> SendQp<H> {
             alt: None,
             path_mig_state: None,
         };
-        self.qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
-        self.qp.modify(&ModifyQp::Rts(rts)).map_err(|e| e.to_string())?;
+        self.qp.modify(&ModifyQp::Rtr(rtr))?;
+        self.qp.modify(&ModifyQp::Rts(rts))?;
         self.stage = Stage::Connected;
         Ok(())
     }

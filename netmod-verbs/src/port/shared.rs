@@ -24,6 +24,7 @@ use super::send_qp::{EndpointId, READS, Remote, Repost, SendQp, Stage};
 use super::site::Site;
 use super::targets::{Sender, reads};
 use super::xrc_state::XrcState;
+use crate::error::PortError;
 use crate::wire::{Address, Domain, XrcEndpoint};
 
 /// Delay before an unanswered JOIN is repeated; doubled each time, up to the maximum.
@@ -42,10 +43,10 @@ impl<H: Hca> Endpoints<H> {
         site: &Site<H>,
         srq: SrqNum,
         vc: VcId,
-    ) -> Result<NewEndpoint, String> {
-        let Domain { file, .. } = site.domain().ok_or("there is no XRC domain")?;
+    ) -> Result<NewEndpoint, PortError> {
+        let Domain { file, .. } = site.domain().ok_or(PortError::NoDomain)?;
         let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
+        getrandom::fill(&mut random).map_err(PortError::Random)?;
         let token = u64::from_le_bytes(random).max(1);
         let xrc_state = XrcState {
             token,
@@ -262,7 +263,7 @@ impl<H: Hca> Endpoints<H> {
             JoinAction::Open(tgt) => match self.targets.open(site, tgt) {
                 Ok(()) => tgt,
                 Err(why) => {
-                    tracing::debug!(why, "a receiving queue pair of XRC cannot be opened");
+                    tracing::debug!(%why, "a receiving queue pair of XRC cannot be opened");
                     return answer(JoinResult::Gone);
                 }
             },
@@ -274,7 +275,7 @@ impl<H: Hca> Endpoints<H> {
                 match made {
                     Ok(tgt) => tgt,
                     Err(why) => {
-                        tracing::warn!(why, "no receiving queue pair of XRC");
+                        tracing::warn!(%why, "no receiving queue pair of XRC");
                         return answer(JoinResult::Cannot);
                     }
                 }
@@ -304,6 +305,7 @@ impl<H: Hca> Endpoints<H> {
                     send_qp.connect(site, &Remote { qp: tgt, psn: 0, ah, mtu: peer.mtu, reads })
                 });
                 if let Err(why) = connected {
+                    let why = why.to_string();
                     self.give_up(id, &why, results);
                     return self.lost(at, &why, results);
                 }

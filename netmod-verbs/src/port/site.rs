@@ -5,6 +5,7 @@ use hca::{AhAttr, GidKind, Hca, PortAttr};
 
 use super::Options;
 use crate::domain::Member;
+use crate::error::PortError;
 use crate::wire::{Domain, PortLocation};
 
 /// An XRC domain and this process's membership in it. Fields are in order of destruction.
@@ -40,21 +41,23 @@ impl<H: Hca> Site<H> {
         format!("{}:{}", self.hca.name(), self.options.port)
     }
 
-    /// Returns the text that says that the port's GID is gone.
-    pub(super) fn without_gid(&self) -> String {
-        let gid = self.location.gid;
-        format!("this host's port has no GID {gid} any more; was the interface's address removed?")
-    }
-
     /// Returns the route to a port.
     ///
     /// # Errors
-    /// The reason why there is none, as text.
-    pub(super) fn route(&self, to: &PortLocation) -> Result<AhAttr, String> {
+    /// If there is none.
+    pub(super) fn route(&self, to: &PortLocation) -> Result<AhAttr, PortError> {
         if self.health.gid_gone && self.location.ethernet {
-            return Err(format!("{}: {}", self.name(), self.without_gid()));
+            return Err(PortError::GidGone { port: self.name(), gid: self.location.gid });
         }
         to.route(&self.location, self.options.port, self.options.gid_index)
+    }
+
+    /// Makes the handle by which datagrams reach a port.
+    ///
+    /// # Errors
+    /// If there is no route, or the device fails.
+    pub(super) fn address_handle(&self, to: &PortLocation) -> Result<H::Ah, PortError> {
+        Ok(self.hca.create_ah(&self.route(to)?)?)
     }
 
     pub(super) fn xrcd(&self) -> Option<&H::Xrcd> {

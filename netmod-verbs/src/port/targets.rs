@@ -5,6 +5,7 @@ use hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, Qp
 
 use super::send_qp::{READS, RNR_TIMER};
 use super::site::Site;
+use crate::error::PortError;
 use crate::wire::Address;
 
 /// Identity of a peer's shared QP.
@@ -43,18 +44,18 @@ impl<H: Hca> Targets<H> {
         sender: Sender,
         ah: AhAttr,
         mtu: Mtu,
-    ) -> Result<QpNum, String> {
+    ) -> Result<QpNum, PortError> {
         if let Some(target) = self.0.iter_mut().find(|t| t.made_for == Some(sender)) {
             target.users += 1;
             return Ok(target.number);
         }
-        let xrcd = site.xrcd().ok_or("there is no XRC domain")?;
+        let xrcd = site.xrcd().ok_or(PortError::NoDomain)?;
         let init = QpInit { kind: QpKind::XrcTgt { xrcd }, cap: QpCap::default(), signal_all: false };
-        let qp = site.hca.create_qp(&init).map_err(|e| e.to_string())?;
+        let qp = site.hca.create_qp(&init)?;
         let access =
             Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
         let (port, pkey_index) = (site.options.port, site.options.pkey_index);
-        qp.modify(&ModifyQp::Init { port, pkey_index, access }).map_err(|e| e.to_string())?;
+        qp.modify(&ModifyQp::Init { port, pkey_index, access })?;
         let rtr = ToRtr {
             path_mtu: mtu.min(site.attr.active_mtu),
             dest_qp: sender.ini,
@@ -64,7 +65,7 @@ impl<H: Hca> Targets<H> {
             ah,
             alt: None,
         };
-        qp.modify(&ModifyQp::Rtr(rtr)).map_err(|e| e.to_string())?;
+        qp.modify(&ModifyQp::Rtr(rtr))?;
         let number = qp.number();
         self.0.push(Target { qp, number, made_for: Some(sender), users: 1 });
         Ok(number)
@@ -74,13 +75,13 @@ impl<H: Hca> Targets<H> {
     ///
     /// # Errors
     /// The device's error, for example because it is gone.
-    pub(super) fn open(&mut self, site: &Site<H>, number: QpNum) -> Result<(), String> {
+    pub(super) fn open(&mut self, site: &Site<H>, number: QpNum) -> Result<(), PortError> {
         if let Some(target) = self.0.iter_mut().find(|t| t.number == number) {
             target.users += 1;
             return Ok(());
         }
-        let xrcd = site.xrcd().ok_or("there is no XRC domain")?;
-        let qp = site.hca.open_tgt(xrcd, number).map_err(|e| e.to_string())?;
+        let xrcd = site.xrcd().ok_or(PortError::NoDomain)?;
+        let qp = site.hca.open_tgt(xrcd, number)?;
         self.0.push(Target { qp, number, made_for: None, users: 1 });
         Ok(())
     }
