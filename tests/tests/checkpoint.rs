@@ -9,7 +9,7 @@ use ch3_shim::{Device, Error, Request};
 use netmod_core::VcErrorKind;
 use netmod_tcp::TcpReport;
 use netmod_tests::board::{run_devices, run_job_with};
-use netmod_tests::factory::Shm;
+use netmod_tests::factory::{NetmodFactory, Shm};
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
 use netmod_tests::jobs::tap::Tap;
 
@@ -247,12 +247,12 @@ fn a_restart_with_another_port() {
     });
 }
 
-#[test]
-fn a_peer_that_does_not_come_back_is_given_up() {
+/// Checks that a rank whose peer does not return from its checkpoint gives it up, and says so.
+fn a_peer_stays_away(factory: &impl NetmodFactory) {
     let _alone = alone();
     let gate = Arc::new(Barrier::new(2));
     let tune = |cfg: &mut Config| cfg.set("NETMOD_CKPT_TIMEOUT", "300ms").expect("a setting");
-    let errors = run_devices(&Tap::default(), 2, tune, move |mut dev| {
+    let errors = run_devices(factory, 2, tune, move |mut dev| {
         let world = dev.world();
         dev.barrier(world).expect("a barrier");
         if dev.rank() == 0 {
@@ -268,6 +268,11 @@ fn a_peer_that_does_not_come_back_is_given_up() {
     let text = error.to_string();
     assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
     assert!(text.contains("checkpoint") && text.contains("NETMOD_CKPT_TIMEOUT"), "{text}");
+}
+
+#[test]
+fn a_peer_that_does_not_come_back_is_given_up() {
+    a_peer_stays_away(&Tap::default());
 }
 
 /// The checkpoints of one side, with no traffic of its own: the connection lasts only as long as
@@ -571,23 +576,5 @@ fn a_message_in_the_middle_of_a_ring_is_waited_for() {
 
 #[test]
 fn shared_memory_of_a_rank_that_does_not_come_back() {
-    let _alone = alone();
-    let gate = Arc::new(Barrier::new(2));
-    let tune = |cfg: &mut Config| cfg.set("NETMOD_CKPT_TIMEOUT", "300ms").expect("a setting");
-    let errors = run_devices(&Shm, 2, tune, move |mut dev| {
-        let world = dev.world();
-        dev.barrier(world).expect("a barrier");
-        if dev.rank() == 0 {
-            suspend(&mut dev);
-            gate.wait();
-            return None;
-        }
-        let error = dev.recv(&mut [0; 8], 0, 1, world).expect_err("nobody comes");
-        gate.wait();
-        Some(error)
-    });
-    let error = errors.into_iter().flatten().next().expect("the error of rank 1");
-    let text = error.to_string();
-    assert!(matches!(&error, Error::Peer(e) if e.kind() == VcErrorKind::Lost), "{text}");
-    assert!(text.contains("checkpoint") && text.contains("NETMOD_CKPT_TIMEOUT"), "{text}");
+    a_peer_stays_away(&Shm);
 }
