@@ -1,5 +1,7 @@
 //! Receiving: which connections are read, and where their bytes go.
 
+use std::io;
+
 use netmod_core::{Core, DeviceError, Event, Events, VcId};
 
 use super::TcpNetmod;
@@ -165,14 +167,7 @@ impl TcpNetmod {
                 }
                 true
             }
-            Ok(None) => {
-                self.stats.rx_empty += 1;
-                false
-            }
-            Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
-            Err(e) => {
-                self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno))
-            }
+            nothing => self.read_nothing(core, id, vc, events, nothing),
         }
     }
 
@@ -217,15 +212,29 @@ impl TcpNetmod {
                 }
                 true
             }
+            nothing => self.read_nothing(core, id, vc, events, nothing),
+        }
+    }
+
+    /// Handles a read that brought no bytes. Returns true if the connection has ended.
+    #[inline]
+    fn read_nothing(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        vc: VcId,
+        events: &Events,
+        read: io::Result<Option<usize>>,
+    ) -> bool {
+        let failure = match read {
             Ok(None) => {
                 self.stats.rx_empty += 1;
-                false
+                return false;
             }
-            Ok(Some(_)) => self.read_ended(core, id, vc, events, Failure::Eof),
-            Err(e) => {
-                self.read_ended(core, id, vc, events, e.raw_os_error().map_or(Failure::Eof, Failure::Errno))
-            }
-        }
+            Ok(Some(_)) => Failure::Eof,
+            Err(e) => e.raw_os_error().map_or(Failure::Eof, Failure::Errno),
+        };
+        self.read_ended(core, id, vc, events, failure)
     }
 
     /// Ends an open connection whose stream has ended.
