@@ -13,7 +13,7 @@ pub(crate) struct Stages {
     elapsed: Duration,
 }
 
-/// What a stage beside others does.
+/// The work of a stage that runs beside others.
 pub(crate) type Job<'a> = Box<dyn FnOnce() -> Result<(), String> + Send + 'a>;
 
 #[derive(Debug)]
