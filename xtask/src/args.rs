@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::options::Options;
-use crate::{check, vm};
+use crate::{check, prefix, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
@@ -10,6 +10,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask tests --list [--json]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
+       cargo xtask install --prefix DIR [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -23,6 +24,7 @@ jobs
   abi        writes the headers of C and the exported functions that follow from the tables in mpi-abi
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
+  install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
@@ -34,6 +36,8 @@ options
   --shrink       takes out of the lists what is found no more
   --accept WHY   adds to the lists what is found, for this reason
   --sample N     prints N doc comments by chance instead; --seed N prints others
+  --prefix DIR   the folder to install to
+  --from DIR     installs what is built in this folder, instead of building it
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
@@ -50,6 +54,7 @@ pub(crate) struct Args {
     pub(crate) list: bool,
     pub(crate) options: Options,
     pub(crate) check: check::Asked,
+    pub(crate) prefix: prefix::Asked,
     pub(crate) vm: vm::Asked,
 }
 
@@ -68,6 +73,10 @@ impl Args {
                 "--accept" => args.check.accept = Some(words.next().ok_or("--accept wants a reason")?),
                 "--shrink" => args.check.shrink = true,
                 "--file" => args.vm.files.push(words.next().ok_or("--file wants a path")?.into()),
+                "--prefix" => {
+                    args.prefix.prefix = Some(words.next().ok_or("--prefix wants a folder")?.into())
+                }
+                "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
                 "--keep" => args.vm.keep = true,
                 "--run" => {
                     args.vm.run = words.by_ref().collect();
@@ -116,6 +125,8 @@ mod tests {
             (args.vm.run.as_slice(), args.vm.keep),
             (&["b".to_owned(), "--keep".to_owned()][..], false)
         );
+        let args = parse("install --prefix a --from b").expect("a sound line");
+        assert_eq!((args.prefix.prefix, args.prefix.from), (Some("a".into()), Some("b".into())));
         let args = parse("check --sample 2 --seed 5").expect("a sound line");
         assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));
     }

@@ -14,6 +14,7 @@ mod jobs;
 mod libfabric;
 mod options;
 mod peers;
+mod prefix;
 mod quick;
 mod skip;
 mod stages;
@@ -61,6 +62,7 @@ fn run(args: &Args) -> Result<(), String> {
         "quick" => quick::quick(args.name.as_deref()),
         "doc" => jobs::doc(),
         "abi" => abi::abi(),
+        "install" => prefix::install(&args.prefix),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))
         }
