@@ -1,0 +1,61 @@
+//! Integers with a meaning of their own. Their values are those of the MPICH ABI.
+
+/// Source of a receive that takes messages of every rank.
+pub const ANY_SOURCE: i32 = -2;
+/// Tag of a receive that takes messages with every tag.
+pub const ANY_TAG: i32 = -1;
+/// Rank of nobody: messages to and from it are empty and done at once.
+pub const PROC_NULL: i32 = -1;
+/// Root of a collective on an intercommunicator, at the root itself.
+pub const ROOT: i32 = -3;
+/// Value of what has none: a rank outside of a group, the color of who joins no communicator.
+pub const UNDEFINED: i32 = -32766;
+/// Greatest tag (the attribute `MPI_TAG_UB`).
+pub const TAG_UB: i32 = i32::MAX;
+
+/// The two handles are equal (`MPI_Comm_compare`).
+pub const IDENT: i32 = 0;
+/// The same processes in the same order.
+pub const CONGRUENT: i32 = 1;
+/// The same processes in another order.
+pub const SIMILAR: i32 = 2;
+/// Different processes.
+pub const UNEQUAL: i32 = 3;
+
+/// Only one thread exists.
+pub const THREAD_SINGLE: i32 = 0;
+/// Only the thread that called init calls MPI.
+pub const THREAD_FUNNELED: i32 = 1;
+/// One thread at a time calls MPI.
+pub const THREAD_SERIALIZED: i32 = 2;
+/// All threads call MPI at once.
+pub const THREAD_MULTIPLE: i32 = 3;
+
+/// Split of a communicator by shared memory (`MPI_Comm_split_type`).
+pub const COMM_TYPE_SHARED: i32 = 1;
+/// Split by a kind of hardware that the info names.
+pub const COMM_TYPE_HW_GUIDED: i32 = 2;
+/// Split by the next lower kind of hardware.
+pub const COMM_TYPE_HW_UNGUIDED: i32 = 3;
+/// Split by a kind of hardware resource that the info names.
+pub const COMM_TYPE_RESOURCE_GUIDED: i32 = 4;
+
+/// Topology of a communicator with a graph.
+pub const GRAPH: i32 = 1;
+/// Topology of a Cartesian communicator.
+pub const CART: i32 = 2;
+/// Topology of a communicator with a distributed graph.
+pub const DIST_GRAPH: i32 = 3;
+
+/// Bytes that a buffered send needs beside its data (`MPI_BSEND_OVERHEAD`).
+pub const BSEND_OVERHEAD: i64 = 96;
+/// Longest name of an object in bytes, with the terminating zero in C.
+pub const MAX_OBJECT_NAME: usize = 128;
+/// Longest key of an info in bytes.
+pub const MAX_INFO_KEY: usize = 255;
+/// Longest value of an info in bytes.
+pub const MAX_INFO_VAL: usize = 1024;
+/// Longest text of an error in bytes, with the terminating zero in C.
+pub const MAX_ERROR_STRING: usize = 512;
+/// Greatest error code of this library; codes and classes of users are greater.
+pub const LASTCODE: i32 = 0x3fff_ffff;

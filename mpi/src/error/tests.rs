@@ -1,0 +1,98 @@
+use super::*;
+
+fn error(class: Class, text: &str) -> Box<MpiError> {
+    MpiError::new(class, text)
+}
+
+#[test]
+fn a_code_has_its_class_and_its_text() {
+    let codes = Codes::new();
+    let rank = codes.code(&error(Class::RANK, "dest 5 is not in the communicator"));
+    let tag = codes.code(&error(Class::TAG, "tag -3"));
+    assert_ne!(rank, Class::RANK.0);
+    assert_eq!(codes.class(rank), Ok(6));
+    assert_eq!(codes.string(rank).expect("a text"), "MPI_ERR_RANK: dest 5 is not in the communicator");
+    assert_eq!(codes.string(tag).expect("a text"), "MPI_ERR_TAG: tag -3");
+    assert_eq!(codes.string(Class::RANK.0).expect("a text"), "MPI_ERR_RANK: invalid rank");
+    assert_eq!((codes.class(0), codes.string(0)), (Ok(0), Ok("no error".to_owned())));
+}
+
+#[test]
+fn old_codes_keep_their_class_alone() {
+    let codes = Codes::new();
+    let first = codes.code(&error(Class::COMM, "first"));
+    for i in 0..RECENT {
+        let code = codes.code(&error(Class::TYPE, &format!("number {i}")));
+        assert!(codes.string(code).expect("a text").ends_with(&format!("number {i}")));
+    }
+    assert_eq!(codes.class(first), Ok(Class::COMM.0));
+    assert_eq!(codes.string(first).expect("a text"), "MPI_ERR_COMM: invalid communicator");
+}
+
+#[test]
+fn the_numbers_of_texts_begin_anew_without_meeting_a_bare_class() {
+    let codes = Codes::new();
+    codes.lock().latest = TEXTS - 2;
+    for text in ["last", "first"] {
+        let code = codes.code(&error(Class::OP, text));
+        assert!(code > CLASS && code <= LASTCODE, "{code:#x}");
+        assert_eq!(codes.string(code).expect("a text"), format!("MPI_ERR_OP: {text}"));
+    }
+}
+
+#[test]
+fn no_code_is_an_error() {
+    let codes = Codes::new();
+    for code in [-1, i32::MIN, 54, 127, LASTCODE + 1, i32::MAX] {
+        assert_eq!(codes.class(code).expect_err("no code").class, Class::ARG, "{code}");
+        assert_eq!(codes.string(code).expect_err("no code").class, Class::ARG, "{code}");
+    }
+}
+
+#[test]
+fn users_add_classes_codes_and_texts() {
+    let codes = Codes::new();
+    assert_eq!(codes.last_used(), LASTCODE);
+    let class = codes.add_class();
+    let code = codes.add_code(class).expect("a class");
+    let other = codes.add_code(Class::ARG.0).expect("a class");
+    assert_eq!(codes.last_used(), other);
+    assert_eq!([codes.class(class), codes.class(code), codes.class(other)], [Ok(class), Ok(class), Ok(12)]);
+    assert_eq!(codes.string(code), Ok(String::new()));
+    codes.add_string(code, "too hot").expect("a code of the user");
+    assert_eq!(codes.string(code), Ok("too hot".to_owned()));
+    for wrong in [codes.add_code(code).map(|_| ()), codes.add_string(Class::ARG.0, "x")] {
+        assert_eq!(wrong.expect_err("not the user's").class, Class::ARG);
+    }
+    let raised = MpiError::of_user(Class::OTHER, code, "the copy function returned an error");
+    assert_eq!(codes.code(&raised), code);
+}
+
+#[test]
+fn users_remove_what_they_added() {
+    let codes = Codes::new();
+    let class = codes.add_class();
+    let code = codes.add_code(class).expect("a class");
+    assert!(codes.remove_class(class).expect_err("it has a code").text.contains("1 codes"));
+    assert!(codes.remove_class(code).is_err());
+    codes.add_string(code, "text").expect("a code");
+    codes.remove_string(code).expect("a code");
+    assert_eq!(codes.string(code), Ok(String::new()));
+    codes.remove_code(code).expect("a code");
+    assert!(codes.class(code).is_err());
+    codes.remove_class(class).expect("no code is left");
+    assert!(codes.class(class).is_err());
+    assert_eq!(codes.last_used(), LASTCODE);
+    assert!(codes.remove_code(Class::ARG.0).is_err());
+}
+
+#[test]
+fn errors_of_the_device_have_their_classes() {
+    let of = |e: DeviceError| Box::<MpiError>::from(e).class;
+    assert_eq!(of(DeviceError::Rank { rank: 7, size: 2 }), Class::RANK);
+    assert_eq!(of(DeviceError::Tag(-2)), Class::TAG);
+    let status = ch3_shim::Status::default();
+    assert_eq!(of(DeviceError::Truncated { status, sent: 9 }), Class::TRUNCATE);
+    assert_eq!(of(DeviceError::Usage(String::new())), Class::OTHER);
+    assert_eq!(of(DeviceError::ProcessesFailed(Vec::new())), Class::PROC_FAILED);
+}

@@ -1,0 +1,11 @@
+//! The MPI library, in Rust and without C types.
+//!
+//! Objects are named by 32-bit handles ([`handle`]) in MPICH's layout, and integers with a meaning
+//! have MPICH's values ([`consts`]). An error has a class that MPI names and a text that says which
+//! argument is wrong, its value, and what would be right ([`error`]).
+
+pub mod consts;
+pub mod error;
+pub mod handle;
+
+pub use error::{Class, MpiError, Result};
