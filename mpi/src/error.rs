@@ -201,7 +201,7 @@ struct Known {
 
 /// Error codes: numbers that stand for errors, and the classes, codes and texts of the user.
 ///
-/// A code is the class and, from bit 8 on, the number of a text. The latest [`RECENT`] texts are
+/// A code is the class and, from bit 8 on, the number of a text. The latest 256 texts are
 /// kept; of an older code only the class is known.
 #[derive(Debug, Default)]
 pub struct Codes {

@@ -4,8 +4,11 @@
 //! have MPICH's values ([`consts`]). An error has a class that MPI names and a text that says which
 //! argument is wrong, its value, and what would be right ([`error`]).
 
+pub mod attr;
 pub mod consts;
+pub mod errh;
 pub mod error;
 pub mod handle;
+pub mod info;
 
 pub use error::{Class, MpiError, Result};
