@@ -1,0 +1,98 @@
+//! Allgather: doubling, Bruck's algorithm or a ring, by the total length.
+
+use core::ops::Range;
+
+use super::blocks::Group;
+use super::schedule::{Builder, Data};
+
+/// Below this total, in bytes, a power of two of processes doubles what each has.
+const DOUBLING_BELOW: usize = 512 * 1024;
+/// Below this total, in bytes, other numbers of processes use Bruck's algorithm.
+const BRUCK_BELOW: usize = 80 * 1024;
+
+/// Gives all processes the blocks of all.
+///
+/// `mine` is this process's block; `None` if it is in place. `all` is the block of process 0; the
+/// others follow.
+pub fn allgather(b: &mut Builder, mine: Option<Data>, all: Data) {
+    let block = all.count;
+    let range = |r: Range<usize>| all.part(r.start * block, r.len() * block);
+    if let Some(mine) = mine {
+        b.copy(mine, range(b.me..b.me + 1));
+    }
+    let n = b.n;
+    let group = Group { me: b.me, n, real: &|r| r };
+    if n.is_power_of_two() && all.bytes() * n < DOUBLING_BELOW {
+        group.doubling(b, &range);
+    } else if all.bytes() * n < BRUCK_BELOW {
+        let blocks: Vec<Data> = (0..n).map(|i| range(i..i + 1)).collect();
+        bruck(b, &blocks);
+    } else {
+        group.ring(b, &|i| range(i..i + 1));
+    }
+}
+
+/// Gives all processes the blocks of all, which have different lengths.
+///
+/// `mine` is this process's block; `None` if it is in place.
+pub fn allgatherv(b: &mut Builder, mine: Option<Data>, blocks: &[Data]) {
+    let (n, me) = (b.n, b.me);
+    if let Some(mine) = mine {
+        b.copy(mine, blocks[me]);
+    }
+    let total: usize = blocks.iter().map(Data::bytes).sum();
+    let group = Group { me, n, real: &|r| r };
+    if n.is_power_of_two() && total < DOUBLING_BELOW {
+        // Packed, so that a range of blocks is one run.
+        let (room, ends) = (b.bytes(total), ends(blocks.iter()));
+        let range = |r: Range<usize>| room.range(ends[r.start]..ends[r.end]);
+        b.copy(blocks[me], range(me..me + 1));
+        group.doubling(b, &range);
+        unpack(b, blocks, &|i| range(i..i + 1));
+    } else if total < BRUCK_BELOW {
+        bruck(b, blocks);
+    } else {
+        group.ring(b, &|i| blocks[i]);
+    }
+}
+
+/// Copies the packed blocks of the others into place.
+fn unpack(b: &mut Builder, blocks: &[Data], packed: &dyn Fn(usize) -> Data) {
+    let me = b.me;
+    for (rank, block) in blocks.iter().enumerate().filter(|(rank, _)| *rank != me) {
+        b.copy(packed(rank), *block);
+    }
+}
+
+/// Returns the bytes before each block, and those of all.
+fn ends<'a>(blocks: impl Iterator<Item = &'a Data>) -> Vec<usize> {
+    let mut ends = vec![0];
+    let mut end = 0;
+    for block in blocks {
+        end += block.bytes();
+        ends.push(end);
+    }
+    ends
+}
+
+/// Bruck's algorithm: in round k each process gets what the one 2^k behind it has, in the order of
+/// the ranks from its own on, around the end.
+fn bruck(b: &mut Builder, blocks: &[Data]) {
+    let (n, me) = (b.n, b.me);
+    let rotated = blocks[me..].iter().chain(&blocks[..me]);
+    let ends = ends(rotated);
+    let room = b.bytes(ends[n]);
+    let range = |r: Range<usize>| room.range(ends[r.start]..ends[r.end]);
+    b.copy(blocks[me], range(0..1));
+    let mut have = 1;
+    while have < n {
+        let get = have.min(n - have);
+        let (to, from) = (b.before(have), b.after(have));
+        b.exchange(to, range(0..get), from, range(have..have + get));
+        have += get;
+    }
+    unpack(b, blocks, &|rank| {
+        let place = (rank + n - me) % n;
+        range(place..place + 1)
+    });
+}

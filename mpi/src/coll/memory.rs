@@ -1,0 +1,180 @@
+//! The memory that a schedule runs against: the caller's buffers and its own.
+
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::slice;
+use std::sync::Arc;
+
+use netmod_core::{RxBytes, Segment};
+
+use super::schedule::{Base, Data, Room, TypeId};
+use crate::datatype::TypeDesc;
+use crate::error::{Class, MpiError, Result};
+use crate::handle::Datatype;
+use crate::op::{Kernel, UserOp};
+
+/// Memory of a schedule's own, aligned for every basic type.
+#[derive(Debug)]
+struct Block {
+    memory: Vec<u128>,
+    /// Bytes from the memory's start to the address of the first element.
+    origin: isize,
+}
+
+/// The buffers and types of one run.
+#[derive(Debug)]
+pub struct Memory {
+    send: *mut u8,
+    recv: *mut u8,
+    scratch: Vec<Block>,
+    types: Vec<Arc<TypeDesc>>,
+}
+
+// SAFETY: the addresses are used as those of a segment are, which is `Send` for the same reason:
+// the contract of `Memory::new` does not depend on threads.
+unsafe impl Send for Memory {}
+
+/// A call of a user's operation, which is made while nothing of the library is locked.
+pub struct Work {
+    function: Arc<dyn UserOp>,
+    input: *const u8,
+    inout: *mut u8,
+    count: usize,
+    datatype: Datatype,
+}
+
+// SAFETY: as for `Memory`, whose buffers it points into.
+unsafe impl Send for Work {}
+
+impl Work {
+    /// Calls the operation.
+    pub fn run(&self) {
+        // SAFETY: `Memory::work` made it of two spans of a schedule, which are elements of the type
+        // and do not overlap. The memory is the run's until the run goes on.
+        unsafe { self.function.combine(self.input, self.inout, self.count, self.datatype) };
+    }
+}
+
+impl core::fmt::Debug for Work {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "user operation on {} elements of {:?}", self.count, self.datatype)
+    }
+}
+
+impl Memory {
+    /// Creates the memory of a run: the caller's buffers, the types by their [`TypeId`]s, rooms.
+    ///
+    /// # Errors
+    /// Elements that no address space holds, or more memory than there is.
+    ///
+    /// # Safety
+    /// All elements that the schedule's steps name in the buffers must be memory under the contract
+    /// of [`netmod_core::buf`] until the run has ended. Elements that are named in the receive
+    /// buffer must be writable. Steps must keep within their rooms.
+    pub unsafe fn new(
+        send: *mut u8,
+        recv: *mut u8,
+        types: Vec<Arc<TypeDesc>>,
+        rooms: &[Room],
+    ) -> Result<Memory> {
+        let scratch = rooms.iter().map(|r| block(r, &types)).collect::<Result<_>>()?;
+        Ok(Memory { send, recv, scratch, types })
+    }
+
+    fn desc(&self, ty: TypeId) -> &Arc<TypeDesc> {
+        &self.types[ty.0 as usize]
+    }
+
+    fn address(&mut self, data: &Data) -> *mut u8 {
+        let base = match data.base {
+            Base::Send => self.send,
+            Base::Recv => self.recv,
+            Base::Scratch(i) => {
+                let block = &mut self.scratch[usize::from(i)];
+                block.memory.as_mut_ptr().cast::<u8>().wrapping_offset(block.origin)
+            }
+        };
+        base.wrapping_offset(data.at as isize)
+    }
+
+    /// Returns the data as a segment.
+    pub fn segment(&mut self, data: &Data) -> Segment {
+        let at = self.address(data);
+        // SAFETY: by `Memory::new`. The span of a type's elements was checked when the call's
+        // arguments were, and that of a room when it was made.
+        unsafe {
+            if data.elem.plain {
+                Segment::contig(at, data.bytes())
+            } else {
+                Segment::typed(at, &self.desc(data.elem.ty).layout, data.count)
+            }
+        }
+    }
+
+    /// Copies data of one signature, whatever the types.
+    pub fn copy(&mut self, from: &Data, into: &Data) {
+        let (src, dst) = (self.address(from), self.address(into));
+        let bytes = from.bytes().min(into.bytes());
+        match (from.elem.plain, into.elem.plain) {
+            // SAFETY: both are so many bytes, by `Memory::new`.
+            (true, true) => unsafe { ptr::copy(src, dst, bytes) },
+            (true, false) => {
+                // SAFETY: so many readable bytes, which the steps of a schedule do not let overlap
+                // those that are written.
+                let packed = unsafe { slice::from_raw_parts(src, bytes) };
+                self.segment(into).unpack(RxBytes::from_slice(packed));
+            }
+            (false, true) => {
+                // SAFETY: as above, writable.
+                let room = unsafe { slice::from_raw_parts_mut(dst, bytes) };
+                self.segment(from).pack(room);
+            }
+            (false, false) => {
+                let mut packed = Vec::with_capacity(bytes);
+                self.segment(from).pack_vec(bytes, &mut packed);
+                self.segment(into).unpack(RxBytes::from_slice(&packed));
+            }
+        }
+    }
+
+    /// Does a predefined operation.
+    pub fn reduce(&mut self, kernel: Kernel, from: &Data, into: &Data) {
+        let (input, inout) = (self.address(from), self.address(into));
+        let desc = self.desc(into.elem.ty);
+        let gap = (desc.extent() - desc.true_extent()).max(0) as usize;
+        let len = (into.count * desc.extent() as usize).saturating_sub(gap);
+        // SAFETY: both are so many elements of a predefined type, by `Memory::new`, and the
+        // operands of a step do not overlap.
+        let (input, inout) =
+            unsafe { (slice::from_raw_parts(input, len), slice::from_raw_parts_mut(inout, len)) };
+        kernel(input, inout);
+    }
+
+    /// Returns the call of a user's operation.
+    pub fn work(&mut self, function: Arc<dyn UserOp>, datatype: Datatype, from: &Data, into: &Data) -> Work {
+        let (input, inout) = (self.address(from).cast_const(), self.address(into));
+        Work { function, input, inout, count: into.count, datatype }
+    }
+
+    /// Gives the memory up that others may still write to.
+    pub fn leak(&mut self) {
+        core::mem::forget(core::mem::take(&mut self.scratch));
+    }
+}
+
+fn block(room: &Room, types: &[Arc<TypeDesc>]) -> Result<Block> {
+    let layout = &types[room.ty.0 as usize].layout;
+    let span = layout.span(room.count).map_err(|e| MpiError::new(Class::COUNT, e.to_string()))?;
+    let len = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+    // The first element has the alignment that it would have at an aligned address.
+    let skip = (span.start.rem_euclid(16)) as usize;
+    let words = len.saturating_add(skip).div_ceil(16);
+    if words > isize::MAX as usize / 16 {
+        let text = format!("a collective operation needs {len} bytes of memory, more than there can be");
+        return Err(MpiError::new(Class::NO_MEM, text));
+    }
+    // Pages of zeros, which cost nothing until they are used.
+    let memory = vec![0; words];
+    Ok(Block { memory, origin: skip as isize - span.start as isize })
+}

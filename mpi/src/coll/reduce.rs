@@ -1,0 +1,273 @@
+//! Reduce and allreduce: trees and doubling, or for long vectors a reduction by halves of the
+//! vector, whose parts are then collected.
+
+use core::ops::Range;
+
+use super::blocks::{Group, share};
+use super::schedule::{Builder, Data, floor_power};
+
+/// Longest vector that goes up a tree as a whole, in bytes.
+const SHORT_MAX: usize = 2048;
+
+/// The properties of an operation that an algorithm may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpFacts {
+    /// True if operands may be exchanged.
+    pub commutative: bool,
+    /// True if the operation works on any part of a vector.
+    pub divisible: bool,
+}
+
+/// A running result, and room for the operand of another process. Operands that are to the right of
+/// the result are combined in the room, which then changes places with it.
+pub(super) struct Accumulator {
+    pub acc: Data,
+    pub tmp: Data,
+    pub commutative: bool,
+}
+
+impl Accumulator {
+    /// Combines the operand in the room, which is that of processes before those of the result.
+    pub fn left(&mut self, b: &mut Builder) {
+        b.reduce(self.tmp, self.acc);
+    }
+
+    /// Combines the operand in the room, which is that of processes behind those of the result.
+    pub fn right(&mut self, b: &mut Builder) {
+        if self.commutative {
+            b.reduce(self.tmp, self.acc);
+        } else {
+            b.reduce(self.acc, self.tmp);
+            core::mem::swap(&mut self.acc, &mut self.tmp);
+        }
+    }
+}
+
+/// Combines the vectors of all at the root, into `result` there.
+///
+/// `mine` is this process's operand. At a root whose operand is in place it is `result`.
+pub fn reduce(b: &mut Builder, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
+    let long = mine.bytes() > SHORT_MAX && mine.count >= floor_power(b.n);
+    if op.commutative && op.divisible && long && b.n > 1 {
+        reduce_by_halves(b, root, mine, result);
+    } else {
+        reduce_tree(b, root, op, mine, result);
+    }
+}
+
+fn reduce_tree(b: &mut Builder, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
+    let n = b.n;
+    // The order of operands is that of the ranks only from process 0 on.
+    let top = if op.commutative { root } else { 0 };
+    let rel = (b.me + n - top) % n;
+    let real = |r: usize| (r + top) % n;
+    let leaf = rel & 1 == 1 || rel + 1 >= n && n > 1;
+    if n > 1 && leaf && rel != 0 {
+        let mask = rel & rel.wrapping_neg();
+        b.send(real(rel - mask), mine);
+    } else {
+        let acc = result.unwrap_or_else(|| b.room(mine.count, mine.elem));
+        b.copy(mine, acc);
+        let mut all = Accumulator { acc, tmp: acc, commutative: op.commutative };
+        if n > 1 {
+            all.tmp = b.room(mine.count, mine.elem);
+        }
+        let mut mask = 1;
+        while mask < n && rel & mask == 0 {
+            if rel + mask < n {
+                b.recv(real(rel + mask), all.tmp);
+                b.fence();
+                all.right(b);
+            }
+            mask *= 2;
+        }
+        if rel != 0 {
+            b.send(real(rel - mask), all.acc);
+        } else if b.me != root {
+            b.send(root, all.acc);
+        } else if let Some(result) = result {
+            b.copy(all.acc, result);
+        }
+    }
+    if top != root
+        && b.me == root
+        && let Some(result) = result
+    {
+        // The operand that is sent may lie in the result's place.
+        b.fence();
+        b.recv(top, result);
+    }
+}
+
+/// The first processes up to twice what is above a power of two form pairs, so that a power of two
+/// takes part in what follows. Returns the place of a process there, by its own.
+fn folded(n: usize) -> (usize, usize) {
+    let power = floor_power(n);
+    (power, n - power)
+}
+
+fn reduce_by_halves(b: &mut Builder, root: usize, mine: Data, result: Option<Data>) {
+    let n = b.n;
+    let rel = (b.me + n - root) % n;
+    let real = |r: usize| (r + root) % n;
+    let (power, rest) = folded(n);
+    if rel < 2 * rest && rel % 2 == 1 {
+        b.send(real(rel - 1), mine);
+        return;
+    }
+    let acc = result.unwrap_or_else(|| b.room(mine.count, mine.elem));
+    b.copy(mine, acc);
+    let tmp = b.room(mine.count, mine.elem);
+    if rel < 2 * rest {
+        b.recv(real(rel + 1), tmp);
+        b.fence();
+        b.reduce(tmp, acc);
+    }
+    let place = if rel < 2 * rest { rel / 2 } else { rel - rest };
+    let member = |p: usize| real(if p < rest { 2 * p } else { p + rest });
+    let blocks = |d: Data| {
+        move |r: Range<usize>| {
+            d.range(share(d.count, power, r.start).start..share(d.count, power, r.end - 1).end)
+        }
+    };
+    let (acc, tmp) = (blocks(acc), blocks(tmp));
+    Group { me: place, n: power, real: &member }.halving(b, &acc, &tmp);
+    // The parts are collected as they were dealt out, towards place 0.
+    let mut mask = 1;
+    while mask < power {
+        if place & mask != 0 {
+            b.send(member(place - mask), acc(place..place + mask));
+            return;
+        }
+        b.recv(member(place + mask), acc(place + mask..place + 2 * mask));
+        b.fence();
+        mask *= 2;
+    }
+}
+
+/// Combines the vectors of all, for all, into `result`.
+///
+/// `mine` is this process's operand; it is `result` if it is in place.
+pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
+    let (n, me) = (b.n, b.me);
+    b.copy(mine, result);
+    if n == 1 {
+        return;
+    }
+    let (power, rest) = folded(n);
+    let tmp = b.room(result.count, result.elem);
+    let mut all = Accumulator { acc: result, tmp, commutative: op.commutative };
+    // Even ones of the first processes leave their operand to their neighbours.
+    let out = me < 2 * rest && me % 2 == 0;
+    if out {
+        b.send(me + 1, all.acc);
+        b.fence();
+        b.recv(me + 1, result);
+        return;
+    }
+    if me < 2 * rest {
+        b.recv(me - 1, all.tmp);
+        b.fence();
+        all.left(b);
+    }
+    let place = if me < 2 * rest { me / 2 } else { me - rest };
+    let member = |p: usize| if p < rest { 2 * p + 1 } else { p + rest };
+    let long = result.bytes() > SHORT_MAX && result.count >= power;
+    if op.commutative && op.divisible && long {
+        let blocks = |d: Data| {
+            move |r: Range<usize>| {
+                d.range(share(d.count, power, r.start).start..share(d.count, power, r.end - 1).end)
+            }
+        };
+        let group = Group { me: place, n: power, real: &member };
+        let acc = blocks(result);
+        group.halving(b, &acc, &blocks(tmp));
+        group.doubling(b, &acc);
+    } else {
+        let mut mask = 1;
+        while mask < power {
+            let peer = member(place ^ mask);
+            b.exchange(peer, all.acc, peer, all.tmp);
+            if place & mask == 0 {
+                all.right(b)
+            } else {
+                all.left(b)
+            }
+            mask *= 2;
+        }
+        b.copy(all.acc, result);
+    }
+    if me < 2 * rest {
+        b.send(me - 1, result);
+    }
+}
+
+/// Combines the vectors of all and gives block `i` to process `i`.
+///
+/// `mine` is this process's operand, with all blocks; `counts` are their elements. If it is `None`,
+/// the operand is in `result`, whose start is replaced.
+pub fn reduce_scatter(b: &mut Builder, op: OpFacts, mine: Option<Data>, result: Data, counts: &[usize]) {
+    let n = b.n;
+    let mut ends = vec![0];
+    ends.extend(counts.iter().scan(0, |end, c| {
+        *end += c;
+        Some(*end)
+    }));
+    let total = ends[n];
+    let whole = mine.unwrap_or(result).part(0, total);
+    let own = result.part(0, counts[b.me]);
+    let block = |d: Data, i: usize| d.range(ends[i]..ends[i + 1]);
+    if n == 1 {
+        b.copy(whole, own);
+        return;
+    }
+    if !(op.commutative && op.divisible) {
+        let all = b.room(total, result.elem);
+        allreduce(b, op, whole, all);
+        b.fence();
+        b.copy(block(all, b.me), own);
+    } else if total * result.elem.size < PAIRWISE_FROM {
+        scatter_by_halves(b, whole, own, &ends);
+    } else {
+        let acc = if mine.is_some() { own } else { b.room(own.count, own.elem) };
+        let tmp = b.room(own.count, own.elem);
+        b.copy(block(whole, b.me), acc);
+        for i in 1..n {
+            let (to, from) = (b.after(i), b.before(i));
+            b.exchange(to, block(whole, to), from, tmp);
+            b.reduce(tmp, acc);
+        }
+        b.copy(acc, own);
+    }
+}
+
+/// From this total on, in bytes, blocks are reduced pair by pair.
+const PAIRWISE_FROM: usize = 512 * 1024;
+
+fn scatter_by_halves(b: &mut Builder, whole: Data, own: Data, ends: &[usize]) {
+    let (n, me) = (b.n, b.me);
+    let (power, rest) = folded(n);
+    if me < 2 * rest && me % 2 == 0 {
+        b.send(me + 1, whole);
+        b.fence();
+        b.recv(me + 1, own);
+        return;
+    }
+    let (acc, tmp) = (b.room(whole.count, whole.elem), b.room(whole.count, whole.elem));
+    b.copy(whole, acc);
+    if me < 2 * rest {
+        b.recv(me - 1, tmp);
+        b.fence();
+        b.reduce(tmp, acc);
+    }
+    let place = if me < 2 * rest { me / 2 } else { me - rest };
+    let member = |p: usize| if p < rest { 2 * p + 1 } else { p + rest };
+    // A pair's blocks go together.
+    let first = |p: usize| if p < rest { 2 * p } else { p + rest };
+    let blocks = |d: Data| move |r: Range<usize>| d.range(ends[first(r.start)]..ends[first(r.end)]);
+    Group { me: place, n: power, real: &member }.halving(b, &blocks(acc), &blocks(tmp));
+    if me < 2 * rest {
+        b.send(me - 1, acc.range(ends[me - 1]..ends[me]));
+    }
+    b.copy(acc.range(ends[me]..ends[me + 1]), own);
+}

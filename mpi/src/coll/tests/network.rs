@@ -1,0 +1,208 @@
+//! A network in one thread: messages between processes in order, sent at once or when they match.
+
+#![allow(unsafe_code)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use netmod_core::{RxBytes, Segment};
+
+use super::Process;
+use crate::coll::{Active, Advance, Memory, Reducer, Wire};
+use crate::datatype::TypeDesc;
+use crate::error::Result;
+
+enum Payload {
+    /// Copied when it was sent.
+    Eager(Vec<u8>),
+    /// Read when it matches.
+    Lent(Segment),
+}
+
+#[derive(Default)]
+struct Channel {
+    sends: VecDeque<(usize, Payload)>,
+    recvs: VecDeque<(usize, Segment)>,
+}
+
+pub struct Network {
+    what: String,
+    n: usize,
+    channels: BTreeMap<(usize, usize), Channel>,
+    /// True for each request that is over.
+    over: Vec<bool>,
+    dice: u64,
+}
+
+struct Port<'a> {
+    net: &'a mut Network,
+    me: usize,
+}
+
+impl Network {
+    pub fn new(what: &str, n: usize) -> Network {
+        let dice = 0x2545_f491_4f6c_dd1d ^ (n as u64) << 7 ^ what.len() as u64;
+        Network { what: what.into(), n, channels: BTreeMap::new(), over: Vec::new(), dice }
+    }
+
+    fn roll(&mut self, n: usize) -> usize {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        (self.dice >> 20) as usize % n
+    }
+
+    fn request(&mut self) -> usize {
+        self.over.push(false);
+        self.over.len() - 1
+    }
+
+    fn match_up(&mut self, from: usize, to: usize) {
+        let channel = self.channels.entry((from, to)).or_default();
+        while !channel.sends.is_empty() && !channel.recvs.is_empty() {
+            let (Some((send, payload)), Some((recv, mut room))) =
+                (channel.sends.pop_front(), channel.recvs.pop_front())
+            else {
+                return;
+            };
+            let data = match payload {
+                Payload::Eager(data) => data,
+                Payload::Lent(mut seg) => {
+                    let mut data = Vec::new();
+                    seg.pack_vec(usize::MAX, &mut data);
+                    data
+                }
+            };
+            assert_eq!(data.len(), room.total(), "{}: bytes from {from} to {to}", self.what);
+            room.unpack(RxBytes::from_slice(&data));
+            self.over[send] = true;
+            self.over[recv] = true;
+        }
+    }
+
+    /// Runs all processes in a random order until they are over.
+    pub fn run(mut self, types: &[Arc<TypeDesc>], reducer: &Reducer, all: Vec<Process>) {
+        let mut memory: Vec<Spread> = Vec::new();
+        let mut runs: Vec<Option<Active<usize>>> = Vec::new();
+        let mut wants = Vec::new();
+        for p in &all {
+            let mut send = Spread::new(&types[1], &p.send);
+            let mut recv = Spread::new(&types[2], &p.recv);
+            let (s, r) = (send.origin(), recv.origin());
+            // SAFETY: the buffers are as long as the packed data of the test says, live until the
+            // runs are over, and are not touched before.
+            let mem = unsafe { Memory::new(s, r, types.to_vec(), &p.schedule.rooms) }.unwrap();
+            runs.push(Some(Active::new(Arc::new(p.schedule.clone()), mem, reducer.clone())));
+            wants.push((send.memory.clone(), recv.with(&p.want)));
+            memory.extend([send, recv]);
+        }
+        let mut idle = 0;
+        while runs.iter().any(Option::is_some) {
+            let me = self.roll(self.n);
+            let Some(active) = &mut runs[me] else { continue };
+            let before = self.over.len();
+            match active.advance(&mut Port { net: &mut self, me }) {
+                Advance::Blocked => {
+                    idle = if self.over.len() == before { idle + 1 } else { 0 };
+                    assert!(idle < 400 * self.n + 4000, "{}: process {me} waits for ever", self.what);
+                }
+                Advance::UserOp(work) => {
+                    work.run();
+                    active.resume();
+                }
+                Advance::Done => {
+                    runs[me] = None;
+                    idle = 0;
+                }
+                Advance::Failed(e) => panic!("{}: process {me} failed: {e:?}", self.what),
+            }
+        }
+        for (at, channel) in &self.channels {
+            assert!(channel.sends.is_empty() && channel.recvs.is_empty(), "{}: left over {at:?}", self.what);
+        }
+        for (me, (send, recv)) in wants.into_iter().enumerate() {
+            assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", self.what);
+            let got = &memory[2 * me + 1].memory;
+            let differs = got.iter().zip(&recv).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{}: process {me}'s result is wrong at this byte", self.what);
+        }
+    }
+}
+
+impl Wire for Port<'_> {
+    type Req = usize;
+
+    fn send(&mut self, to: u32, mut data: Segment) -> Result<usize> {
+        let req = self.net.request();
+        let payload = if self.net.roll(2) == 0 {
+            let mut copy = Vec::new();
+            data.pack_vec(usize::MAX, &mut copy);
+            self.net.over[req] = true;
+            Payload::Eager(copy)
+        } else {
+            Payload::Lent(data)
+        };
+        let (from, to) = (self.me, to as usize);
+        assert!(to < self.net.n && to != from, "{}: {from} sends to {to}", self.net.what);
+        self.net.channels.entry((from, to)).or_default().sends.push_back((req, payload));
+        self.net.match_up(from, to);
+        Ok(req)
+    }
+
+    fn recv(&mut self, from: u32, room: Segment) -> Result<usize> {
+        let req = self.net.request();
+        let from = from as usize;
+        assert!(from < self.net.n && from != self.me, "{}: {} receives from {from}", self.net.what, self.me);
+        self.net.channels.entry((from, self.me)).or_default().recvs.push_back((req, room));
+        self.net.match_up(from, self.me);
+        Ok(req)
+    }
+
+    fn take(&mut self, req: usize) -> Option<Result<()>> {
+        self.net.over[req].then_some(Ok(()))
+    }
+
+    fn cancel(&mut self, _req: usize) {
+        unreachable!("nothing fails here");
+    }
+}
+
+/// A buffer in memory, made of packed data.
+struct Spread {
+    desc: Arc<TypeDesc>,
+    memory: Vec<u8>,
+    /// Bytes before the first element's address.
+    before: usize,
+    count: usize,
+}
+
+impl Spread {
+    fn new(desc: &Arc<TypeDesc>, packed: &[u8]) -> Spread {
+        let count = packed.len() / desc.size();
+        let span = desc.layout.span(count).unwrap();
+        // Some room before and behind, which must not change.
+        let before = 32 + (-span.start).max(0) as usize;
+        let memory = vec![0x5a; before + span.end.max(0) as usize + 32];
+        let mut all = Spread { desc: Arc::clone(desc), memory, before, count };
+        all.fill(packed);
+        all
+    }
+
+    fn origin(&mut self) -> *mut u8 {
+        self.memory.as_mut_ptr().wrapping_add(self.before)
+    }
+
+    fn fill(&mut self, packed: &[u8]) {
+        let origin = self.origin();
+        // SAFETY: the memory has the span of so many elements.
+        let mut seg = unsafe { Segment::typed(origin, &self.desc.layout, self.count) };
+        seg.unpack(RxBytes::from_slice(packed));
+    }
+
+    /// The memory with other data.
+    fn with(&self, packed: &[u8]) -> Vec<u8> {
+        let mut other = Spread { desc: Arc::clone(&self.desc), memory: self.memory.clone(), ..*self };
+        other.fill(packed);
+        other.memory
+    }
+}

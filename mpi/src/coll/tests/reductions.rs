@@ -1,0 +1,187 @@
+//! Reductions: a predefined operation, and one of the program whose operands must keep their order.
+
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::{Process, RECV, cases, elem, int, named, packed, roots, run};
+use crate::coll::reduce::OpFacts;
+use crate::coll::{Base, Builder, Data, Reducer, Schedule, reduce, scan};
+use crate::datatype::basic::basic;
+use crate::datatype::{Form, TypeDesc};
+use crate::handle::Datatype;
+use crate::op::{Builtin, UserOp, kernel};
+
+/// The composition of functions `x -> p x + q`, in wrapping numbers: associative, not commutative.
+struct Compose;
+
+fn compose(input: &[u8], inout: &mut [u8]) {
+    let number = |b: &[u8]| u64::from_ne_bytes(b.try_into().unwrap());
+    for (a, b) in input.chunks(16).zip(inout.chunks_mut(16)) {
+        let (p, q) = (number(&a[..8]), number(&a[8..]));
+        let (r, s) = (number(&b[..8]), number(&b[8..]));
+        b[..8].copy_from_slice(&p.wrapping_mul(r).to_ne_bytes());
+        b[8..].copy_from_slice(&p.wrapping_mul(s).wrapping_add(q).to_ne_bytes());
+    }
+}
+
+impl UserOp for Compose {
+    unsafe fn combine(&self, input: *const u8, inout: *mut u8, count: usize, datatype: Datatype) {
+        assert_eq!(datatype, Datatype(4711));
+        // SAFETY: the test's elements are 16 bytes each.
+        let (input, inout) = unsafe {
+            (
+                core::slice::from_raw_parts(input, 16 * count),
+                core::slice::from_raw_parts_mut(inout, 16 * count),
+            )
+        };
+        compose(input, inout);
+    }
+}
+
+/// One operation with its type and its definition.
+struct Case {
+    name: &'static str,
+    ty: Arc<TypeDesc>,
+    reducer: Reducer,
+    facts: OpFacts,
+    combine: fn(&[u8], &mut [u8]),
+}
+
+fn operations() -> Vec<Case> {
+    let sum = kernel(Builtin::Sum, basic(Datatype(0x4c00_0405)).unwrap()).unwrap();
+    let two = TypeDesc::contiguous(2, &named(0x4c00_083e), Form::Int).unwrap();
+    vec![
+        Case {
+            name: "sum",
+            ty: int(),
+            reducer: Reducer::Kernel(sum),
+            facts: OpFacts { commutative: true, divisible: true },
+            combine: sum,
+        },
+        Case {
+            name: "compose",
+            ty: Arc::new(two),
+            reducer: Reducer::User(Arc::new(Compose), Datatype(4711)),
+            facts: OpFacts { commutative: false, divisible: false },
+            combine: compose,
+        },
+    ]
+}
+
+impl Case {
+    /// The combined operands of processes `from..to`, in order.
+    fn of(&self, from: usize, to: usize, count: usize) -> Vec<u8> {
+        let mut all = packed(to - 1, count, self.ty.size());
+        for rank in (from..to - 1).rev() {
+            (self.combine)(&packed(rank, count, self.ty.size()), &mut all);
+        }
+        all
+    }
+
+    fn process(
+        &self,
+        (me, n): (usize, usize),
+        in_place: bool,
+        count: usize,
+        want: Option<Vec<u8>>,
+        build: impl FnOnce(&mut Builder, Data, Data),
+    ) -> Process {
+        let e = elem(RECV, &self.ty);
+        let result = Data::new(Base::Recv, count, e);
+        let mine = if in_place { result } else { Data { base: Base::Send, ..result } };
+        let mut b = Builder::new(me, n);
+        build(&mut b, mine, result);
+        let own = packed(me, count, self.ty.size());
+        let recv = if in_place { own.clone() } else { packed(88, count, self.ty.size()) };
+        let want = want.unwrap_or_else(|| recv.clone());
+        let schedule: Schedule = b.finish();
+        Process { schedule, send: own, recv, want }
+    }
+
+    fn run(&self, what: &str, all: Vec<Process>) {
+        run(&format!("{} by {what}", self.name), &self.ty, &self.ty, &self.reducer, all);
+    }
+}
+
+fn each(long: usize, mut f: impl FnMut(&Case, usize, usize, bool)) {
+    for case in operations() {
+        for (n, count) in cases(long) {
+            // Long vectors make a difference only if they can be divided.
+            let count = if case.facts.divisible { count } else { count.min(300) };
+            for in_place in [false, true] {
+                f(&case, n, count, in_place);
+            }
+        }
+    }
+}
+
+#[test]
+fn reduces() {
+    each(5000, |case, n, count, in_place| {
+        for root in roots(n) {
+            let process = |me| {
+                let want = (me == root).then(|| case.of(0, n, count));
+                // Other processes have no result, and nothing in place.
+                case.process((me, n), in_place && me == root, count, want, |b, mine, result| {
+                    reduce::reduce(b, root, case.facts, mine, (me == root).then_some(result));
+                })
+            };
+            let what = format!("reduce of {count} at {root} of {n}, {in_place}");
+            case.run(&what, (0..n).map(process).collect());
+        }
+    });
+}
+
+#[test]
+fn allreduces() {
+    each(5000, |case, n, count, in_place| {
+        let process = |me| {
+            case.process((me, n), in_place, count, Some(case.of(0, n, count)), |b, mine, result| {
+                reduce::allreduce(b, case.facts, mine, result);
+            })
+        };
+        case.run(&format!("allreduce of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+    });
+}
+
+#[test]
+fn scans() {
+    each(5000, |case, n, count, in_place| {
+        let process = |me| {
+            case.process((me, n), in_place, count, Some(case.of(0, me + 1, count)), |b, mine, result| {
+                scan::scan(b, case.facts, mine, result);
+            })
+        };
+        case.run(&format!("scan of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+        let process = |me| {
+            let want = (me > 0).then(|| case.of(0, me, count));
+            case.process((me, n), in_place, count, want, |b, mine, result| {
+                scan::exscan(b, case.facts, mine, result);
+            })
+        };
+        case.run(&format!("exscan of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+    });
+}
+
+#[test]
+fn reduce_scatters() {
+    each(24_000, |case, n, count, in_place| {
+        // Blocks of different lengths, some empty.
+        let counts: Vec<usize> = (0..n).map(|i| [count, 0, count / 2 + 1, 1][(i * 3 + 1) % 4]).collect();
+        let total = counts.iter().sum();
+        let all = case.of(0, n, total);
+        let size = case.ty.size();
+        let process = |me: usize| {
+            let mut p = case.process((me, n), in_place, total, None, |b, mine, result| {
+                let mine = (!in_place).then_some(mine);
+                reduce::reduce_scatter(b, case.facts, mine, result, &counts);
+            });
+            let before: usize = counts[..me].iter().sum();
+            let own = &all[before * size..(before + counts[me]) * size];
+            p.want[..own.len()].copy_from_slice(own);
+            p
+        };
+        case.run(&format!("reduce_scatter of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+    });
+}

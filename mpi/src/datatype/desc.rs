@@ -1,0 +1,218 @@
+//! One datatype: its layout, its bounds and how it was made. Immutable.
+
+use std::sync::Arc;
+
+use netmod_core::Datatype as Layout;
+use netmod_core::segment::DatatypeError;
+
+use super::basic::Basic;
+use super::envelope::Envelope;
+use super::signature::Signature;
+use crate::error::{Class, MpiError, Result};
+
+/// The lower and upper bound of a datatype, and whether they were set by a resize.
+///
+/// A bound that was set counts alone: those of the data are not looked at (MPI 4.1, section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub lb: i64,
+    pub ub: i64,
+    pub set: bool,
+}
+
+/// A datatype.
+#[derive(Debug)]
+pub struct TypeDesc {
+    /// The bytes of one element, compiled.
+    pub layout: Arc<Layout>,
+    /// `None`: no data and no bounds.
+    pub(super) bounds: Option<Bounds>,
+    /// First byte of the data and the one past the last. `None`: no data.
+    pub(super) data: Option<(i64, i64)>,
+    /// Alignment of the most aligned basic type.
+    pub(super) align: usize,
+    /// The basic types in order.
+    pub signature: Signature,
+    /// The constructor and its numbers.
+    pub envelope: Envelope,
+    /// The datatypes that it was made of, in order.
+    pub parts: Vec<Arc<TypeDesc>>,
+    /// The predefined type that it is, or is a copy of.
+    pub basic: Option<&'static Basic>,
+}
+
+/// Copies of a type: the displacements of the first and the last in memory, and how many there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies<'a> {
+    pub child: &'a TypeDesc,
+    pub first: i128,
+    pub last: i128,
+}
+
+impl<'a> Copies<'a> {
+    /// `count` consecutive elements at `disp`; `None` if there are none.
+    pub(super) fn block(disp: i64, count: i64, child: &'a TypeDesc) -> Option<Copies<'a>> {
+        if count == 0 {
+            return None;
+        }
+        let disp = i128::from(disp);
+        let all = i128::from(count - 1) * i128::from(child.extent());
+        Some(Copies { child, first: disp + all.min(0), last: disp + all.max(0) })
+    }
+}
+
+/// Returns the class of a layout that cannot be, with its reason.
+pub(super) fn refused(e: DatatypeError) -> Box<MpiError> {
+    let class = match e {
+        DatatypeError::Size { .. } => Class::COUNT,
+        _ => Class::ARG,
+    };
+    MpiError::new(class, e.to_string())
+}
+
+fn out_of_range() -> Box<MpiError> {
+    MpiError::new(
+        Class::ARG,
+        "datatype: a bound is out of the range of addresses; are displacements in bytes?",
+    )
+}
+
+fn address(v: i128) -> Result<i64> {
+    i64::try_from(v).map_err(|_| out_of_range())
+}
+
+impl TypeDesc {
+    /// Creates a predefined type.
+    pub fn named(basic: &'static Basic) -> TypeDesc {
+        // Sizes of predefined types are small, and their layouts exist.
+        let bytes = |n| Layout::contiguous(n).expect("a few bytes");
+        let layout = match basic.pair() {
+            Some(p) if p.first + p.second < basic.extent() => {
+                let parts = [(0, 1, bytes(p.first)), (p.at as i64, 1, bytes(p.second))];
+                let data = Layout::structure(&parts).expect("two small parts");
+                Layout::resized(0, basic.extent() as i64, &data).expect("a small extent")
+            }
+            _ => bytes(basic.size),
+        };
+        let end = layout.span(1).expect("a few bytes").end;
+        let ub = basic.extent() as i64;
+        TypeDesc {
+            layout,
+            bounds: (basic.size > 0).then_some(Bounds { lb: 0, ub, set: false }),
+            data: (basic.size > 0).then_some((0, end)),
+            align: basic.align,
+            signature: Signature::basic(basic),
+            envelope: Envelope::named(),
+            parts: Vec::new(),
+            basic: Some(basic),
+        }
+    }
+
+    /// Creates a type of a layout that consists of these copies.
+    ///
+    /// `padded`: the extent is a multiple of the alignment of its basic types, as compilers do it.
+    ///
+    /// # Errors
+    /// Bounds that no address can have.
+    pub(super) fn of_copies<'a>(
+        layout: Arc<Layout>,
+        copies: impl Iterator<Item = Copies<'a>>,
+        signature: Signature,
+        envelope: Envelope,
+        parts: Vec<Arc<TypeDesc>>,
+        padded: bool,
+    ) -> Result<TypeDesc> {
+        let (mut bounds, mut data): (Option<Bounds>, Option<(i64, i64)>) = (None, None);
+        let mut align = 1;
+        for c in copies {
+            if let Some(b) = c.child.bounds {
+                let one = Bounds {
+                    lb: address(c.first + i128::from(b.lb))?,
+                    ub: address(c.last + i128::from(b.ub))?,
+                    set: b.set,
+                };
+                bounds = Some(match bounds {
+                    Some(old) if old.set && !one.set => old,
+                    Some(old) if old.set == one.set => {
+                        Bounds { lb: old.lb.min(one.lb), ub: old.ub.max(one.ub), set: old.set }
+                    }
+                    _ => one,
+                });
+            }
+            if let Some((lo, hi)) = c.child.data {
+                let (lo, hi) = (address(c.first + i128::from(lo))?, address(c.last + i128::from(hi))?);
+                data = Some(data.map_or((lo, hi), |(l, h)| (l.min(lo), h.max(hi))));
+                align = align.max(c.child.align);
+            }
+        }
+        if let Some(b) = bounds.as_mut().filter(|b| padded && !b.set) {
+            let extent = b.ub.checked_sub(b.lb).ok_or_else(out_of_range)? as u64;
+            let padded = extent.checked_next_multiple_of(align as u64).and_then(|e| i64::try_from(e).ok());
+            b.ub = padded.and_then(|e| b.lb.checked_add(e)).ok_or_else(out_of_range)?;
+        }
+        TypeDesc { layout, bounds, data, align, signature, envelope, parts, basic: None }.bounded()
+    }
+
+    /// Makes the layout's bounds those of the type.
+    pub(super) fn bounded(mut self) -> Result<TypeDesc> {
+        let Some(b) = self.bounds else { return Ok(self) };
+        let extent = b.ub.checked_sub(b.lb).ok_or_else(out_of_range)?;
+        if self.layout.lower_bound() != b.lb || self.layout.upper_bound() != b.ub {
+            self.layout = Layout::resized(b.lb, extent, &self.layout).map_err(refused)?;
+        }
+        Ok(self)
+    }
+
+    /// Returns the bytes of data.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.layout.size()
+    }
+
+    /// Returns the lower bound in bytes.
+    #[inline]
+    pub fn lb(&self) -> i64 {
+        self.bounds.map_or(0, |b| b.lb)
+    }
+
+    /// Returns the bytes from one element to the next.
+    #[inline]
+    pub fn extent(&self) -> i64 {
+        self.bounds.map_or(0, |b| b.ub - b.lb)
+    }
+
+    /// Returns the place of the first byte of data.
+    #[inline]
+    pub fn true_lb(&self) -> i64 {
+        self.data.map_or(0, |d| d.0)
+    }
+
+    /// Returns the bytes from the first one of data to the last.
+    #[inline]
+    pub fn true_extent(&self) -> i64 {
+        self.data.map_or(0, |d| d.1 - d.0)
+    }
+
+    /// Returns true if any number of elements is one run of bytes that starts at the address of the
+    /// first.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.layout.is_contiguous() && self.true_lb() == 0
+    }
+
+    /// Returns the number of whole elements of this type in so many bytes; `None` if they end
+    /// within one (`MPI_Get_count`).
+    pub fn count_of(&self, bytes: u64) -> Option<u64> {
+        match self.size() as u64 {
+            0 => (bytes == 0).then_some(0),
+            size => bytes.is_multiple_of(size).then(|| bytes / size),
+        }
+    }
+
+    /// Returns the number of basic elements in so many bytes; `None` if they end in the middle of
+    /// one (`MPI_Get_elements`).
+    pub fn elements_of(&self, bytes: u64) -> Option<u64> {
+        let (elements, exact) = self.signature.elements_in(bytes);
+        exact.then_some(elements)
+    }
+}
