@@ -76,6 +76,8 @@ pub(crate) struct Group {
     pub cards: Cards,
     /// Contexts given out.
     contexts: u32,
+    /// True if the layer above agrees on contexts, so that none is given out here.
+    named: bool,
     /// Collective calls on the group that have begun; the number identifies a call.
     pub calls: u32,
 }
@@ -99,7 +101,18 @@ impl Group {
 
     fn new(id: GroupId, me: PeerName, size: u32, space: Space, cards: Cards) -> Group {
         let PeerName { group: own, rank: me } = me;
-        Group { id, size, me, own, space, vcs: RankTable::new(size), cards, contexts: 1, calls: 0 }
+        Group {
+            id,
+            size,
+            me,
+            own,
+            space,
+            vcs: RankTable::new(size),
+            cards,
+            contexts: 1,
+            named: false,
+            calls: 0,
+        }
     }
 
     /// Returns the name by which its processes know this one.
@@ -110,6 +123,17 @@ impl Group {
     /// Returns the first context of the group.
     pub(crate) fn first_context(&self) -> u32 {
         self.space.base
+    }
+
+    /// Leaves the contexts to the layer above. Returns false if some were given out before.
+    pub(crate) fn name_contexts(&mut self) -> bool {
+        self.named |= self.contexts == 1;
+        self.named
+    }
+
+    /// Returns true if the layer above agrees on contexts.
+    pub(crate) fn are_contexts_named(&self) -> bool {
+        self.named
     }
 
     /// Returns a context that was never given out; `None` if none is left.

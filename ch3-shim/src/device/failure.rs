@@ -74,7 +74,7 @@ impl Vci {
     /// Returns true if a wait for this request is over: the request is finished, or it is a receive
     /// from any source that failures keep from finishing.
     #[inline]
-    pub(super) fn is_settled(&self, req: RawReq) -> bool {
+    pub fn is_settled(&self, req: RawReq) -> bool {
         self.is_finished(req) || (self.ch3.failures.alarm() && self.is_hopeless(req))
     }
 

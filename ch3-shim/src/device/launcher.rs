@@ -5,6 +5,7 @@
 //! it is gone, the process ends with it: each call that makes progress fails, unless the job was
 //! told to go on.
 
+use netmod_core::card::NodeSection;
 use netmod_core::{Card, DeviceError, Time, VcError};
 
 use super::Vci;
@@ -179,6 +180,35 @@ impl Vci {
             Err(gone) => gone.into(),
             Ok(()) => self.explain(error),
         }
+    }
+
+    /// Returns a number that is the same for two ranks exactly if they run on one node.
+    ///
+    /// It is the process manager's. If that does not tell, it is made of the business card, for
+    /// which this may wait and make progress.
+    ///
+    /// # Errors
+    /// A bad rank; a peer without a usable business card.
+    pub fn node_of(&mut self, rank: u32) -> Result<u64> {
+        self.check_origin()?;
+        let rank = self.check_rank(i32::try_from(rank).unwrap_or(-1))?;
+        let own = rank == self.rank();
+        let told = if own { self.ch3.boot.node() } else { self.ch3.boot.node_of(rank) };
+        if let Some(node) = told {
+            return Ok(node.into());
+        }
+        if self.ch3.boot.local_size() == self.size() {
+            return Ok(0);
+        }
+        let node = if own {
+            NodeSection::of_this_process().map_err(|e| Error::Config(e.to_string()))?
+        } else {
+            let card = self.wait_for_card(rank)?;
+            card.node().map_err(|e| Error::Config(format!("business card of rank {rank}: {e}")))?
+        };
+        // A boot id is random, and so is any part of it.
+        let [a, b, c, d, e, f, g, h, ..] = node.boot_id;
+        Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }
 
     /// The card of a rank of the job; makes progress until it is here.

@@ -68,6 +68,9 @@ use wait::Waiting;
 /// (`MPI_PROC_NULL`).
 pub const PROC_NULL: i32 = -1;
 
+/// Context ids that a layer above may agree upon.
+const NAMED_CONTEXTS: u32 = 1 << 29;
+
 /// A communicator: a context in which messages match, with the processes of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Comm {
@@ -196,11 +199,34 @@ impl Vci {
     /// If the communicator was disconnected, or its group has no context left.
     pub fn dup(&mut self, comm: Comm) -> Result<Comm> {
         self.check_origin()?;
-        self.group(comm)?;
+        if self.group(comm)?.are_contexts_named() {
+            let text = "dup: the context ids of this device are agreed by the layer above (comm_of_context); ask that for a communicator";
+            return Err(Error::Usage(text.into()));
+        }
         let context = self.ch3.groups.get_mut(comm.group).and_then(Group::new_context).ok_or_else(|| {
             Error::Usage("dup: the group has no context id left; use its communicators longer".into())
         })?;
         Ok(Comm { context, ..comm })
+    }
+
+    /// Returns the communicator of all processes with a context id that the caller's layer has
+    /// agreed upon and takes care of. Messages match if both sides name the same context.
+    ///
+    /// A device gives out context ids either by this or by [`Vci::dup`].
+    ///
+    /// # Errors
+    /// If the id is 2^29 or more, or if the device has given out ids by [`Vci::dup`].
+    pub fn comm_of_context(&mut self, context: u32) -> Result<Comm> {
+        self.check_origin()?;
+        if context >= NAMED_CONTEXTS {
+            let text = format!("context id {context} is too large: those of communicators are below 2^29");
+            return Err(Error::Usage(text));
+        }
+        if !self.ch3.groups.world.name_contexts() {
+            let text = "comm_of_context: this device has duplicated communicators by itself; agree on the ids of all, or of none";
+            return Err(Error::Usage(text.into()));
+        }
+        Ok(Comm { context, group: WORLD })
     }
 
     /// Number of processes that messages of this communicator can go to.

@@ -33,10 +33,10 @@ impl RawReq {
         self == RawReq::NULL
     }
 
-    /// Returns true if there is nothing to wait for: [`RawReq::NULL`] or [`RawReq::DONE`]. No
-    /// request in the slab has the generation 0.
+    /// Returns true if there is nothing to wait for: [`RawReq::NULL`], or a request that was over
+    /// when its call returned. No request in the slab has the generation 0.
     #[inline]
-    pub(crate) fn is_over(self) -> bool {
+    pub fn is_over(self) -> bool {
         self.0.generation() == 0
     }
 
@@ -167,6 +167,22 @@ impl Vci {
         if plain { Ok(matched.by_words().status()) } else { self.take_settled(req) }
     }
 
+    /// Returns the result of a request that [`Vci::is_settled`], without progress, and uses it up.
+    ///
+    /// # Errors
+    /// As [`Vci::wait_raw`]; a request that is not settled, which goes on.
+    #[inline]
+    pub fn take_raw(&mut self, req: RawReq) -> Result<Status> {
+        let mut matched = Matched::default();
+        if self.ch3.reqs.take_plain(&mut self.engine.core, req.0, &mut matched) {
+            return Ok(matched.status());
+        }
+        if !self.is_settled(req) {
+            return Err(Error::Usage("a request was asked for its result before it was finished".into()));
+        }
+        self.take_settled(req)
+    }
+
     /// The result of a request that is settled: it is used up if it is finished.
     #[inline(never)]
     fn take_settled(&mut self, req: RawReq) -> Result<Status> {
@@ -185,6 +201,21 @@ impl Vci {
     pub fn test_raw(&mut self, req: RawReq) -> Result<Option<Status>> {
         self.test_once(|d| d.is_finished(req))?;
         if self.is_settled(req) { self.take_settled(req).map(Some) } else { Ok(None) }
+    }
+
+    /// Asks `done`; if it returns false, makes progress once and asks again. Sends that were staged
+    /// have been handed to the network when it returns.
+    ///
+    /// # Errors
+    /// If a netmod fails as a whole.
+    #[inline]
+    pub fn test_until(&mut self, mut done: impl FnMut(&mut Vci) -> bool) -> Result<bool> {
+        if done(self) {
+            self.flush();
+            return Ok(true);
+        }
+        self.test_once(|_| false)?;
+        Ok(done(self))
     }
 
     /// One step of progress for a test, unless it is not needed.
@@ -393,6 +424,14 @@ impl Vci {
             let _ = self.take(req);
         } else {
             self.ch3.reqs.forget(&mut self.engine.core, req.0);
+        }
+    }
+
+    /// Ends a request whose memory is to be given back now, whatever it takes. A send that has
+    /// partly left is given time to end in order.
+    pub fn end_raw(&mut self, req: RawReq) {
+        if !req.is_over() {
+            drop(self.reclaim(req));
         }
     }
 

@@ -27,10 +27,11 @@ impl Vci {
         self.engine.push();
     }
 
-    /// A call of the program's ends: what it leaves staged is the helper's to send, if no other
-    /// call comes.
+    /// Ends a call of the program: what it leaves staged is the helper's to send, if no other call
+    /// comes. Methods of [`Device`](super::Device) do so themselves; a layer above that uses several
+    /// methods of one `Vci` for a call of its own does it at the end.
     #[inline]
-    pub(super) fn end_call(&mut self) {
+    pub fn end_call(&mut self) {
         self.engine.end_call();
     }
 

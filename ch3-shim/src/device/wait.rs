@@ -76,14 +76,16 @@ impl Waiting {
 }
 
 impl Vci {
-    /// Makes progress until `done` says so or the deadline has passed. Sends that were staged have
-    /// been handed to the network when it returns.
+    /// Makes progress until `done` returns true or the deadline, on the clock of [`Vci::now`], has
+    /// passed. Sends that were staged have been handed to the network when `done` ended it.
+    ///
+    /// `done` is asked before each poll. It may start and use up requests; a call that waits inside
+    /// of it makes the two waits nest.
+    ///
+    /// # Errors
+    /// If a netmod or the process manager fails as a whole; in a forked child.
     #[inline]
-    pub(super) fn wait_until(
-        &mut self,
-        deadline: Time,
-        mut done: impl FnMut(&mut Vci) -> bool,
-    ) -> Result<()> {
+    pub fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&mut Vci) -> bool) -> Result<()> {
         self.check_origin()?;
         self.engine.stay();
         if self.ch3.failures.alarm() {
