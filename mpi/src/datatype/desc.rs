@@ -6,9 +6,10 @@ use netmod_core::Datatype as Layout;
 use netmod_core::segment::DatatypeError;
 
 use super::basic::Basic;
-use super::envelope::Envelope;
+use super::envelope::{Combiner, Envelope};
 use super::signature::Signature;
 use crate::error::{Class, MpiError, Result};
+use crate::handle::Datatype;
 
 /// The lower and upper bound of a datatype, and whether they were set by a resize.
 ///
@@ -191,6 +192,24 @@ impl TypeDesc {
     #[inline]
     pub fn true_extent(&self) -> i64 {
         self.data.map_or(0, |d| d.1 - d.0)
+    }
+
+    /// Returns the handle of a predefined type; `None` for any other, copies too.
+    pub fn handle(&self) -> Option<Datatype> {
+        let named = self.envelope.combiner == Combiner::Named;
+        self.basic.filter(|_| named).map(|b| b.handle)
+    }
+
+    /// Returns true if `count` is not negative, and so many elements lie within an address space.
+    #[inline]
+    pub fn fits(&self, count: i64) -> bool {
+        let Ok(n) = usize::try_from(count) else { return false };
+        let size = self.size().checked_mul(n).is_some_and(|s| isize::try_from(s).is_ok());
+        let Some(b) = self.bounds else { return size };
+        let end = |at: i64| {
+            n <= 1 || (b.ub - b.lb).checked_mul(count - 1).is_some_and(|all| at.checked_add(all).is_some())
+        };
+        size && end(b.lb) && end(b.ub) && self.data.is_none_or(|d| end(d.0) && end(d.1))
     }
 
     /// Returns true if any number of elements is one run of bytes that starts at the address of the

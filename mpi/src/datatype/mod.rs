@@ -3,18 +3,23 @@
 //! A [`TypeDesc`] is immutable and shared: its layout is compiled to a
 //! [`netmod_core::Datatype`], which segments walk; its [`Signature`] counts basic elements; its
 //! [`Envelope`] keeps the arguments that made it. `basic` is the table of predefined types, `make`
-//! and `array` are the constructors.
+//! and `array` are the constructors, `table` has the types of a process by handle, and `buf` the
+//! buffers of calls.
 
 pub mod array;
 pub mod basic;
+mod buf;
 mod desc;
 mod envelope;
 mod make;
 mod signature;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub use array::Darray;
+pub use buf::Buf;
 pub use desc::TypeDesc;
 pub use envelope::{Combiner, Contents, Envelope, Form, Item};
 pub use signature::Signature;
+pub use table::{TypeEntry, Types};

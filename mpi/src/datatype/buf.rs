@@ -1,0 +1,226 @@
+//! Buffers of calls: an address, a number of elements and their type.
+
+#![allow(unsafe_code)]
+
+use core::ptr;
+use core::slice;
+use std::sync::Arc;
+
+use netmod_core::{RxBytes, Segment};
+
+use super::{TypeDesc, Types};
+use crate::error::{Class, MpiError, Result};
+use crate::handle::Datatype;
+
+/// The buffer of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Buf {
+    at: *mut u8,
+    count: i64,
+    datatype: Datatype,
+}
+
+// SAFETY: a buffer is an address and numbers, and the contract of `Buf::new` does not depend on
+// threads.
+unsafe impl Send for Buf {}
+
+// SAFETY: as above.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// The marker of data that is in the other buffer already (`MPI_IN_PLACE`).
+    pub const IN_PLACE: Buf =
+        Buf { at: ptr::without_provenance_mut(usize::MAX), count: 0, datatype: Datatype::NULL };
+
+    /// Creates the buffer of `count` elements at an address.
+    ///
+    /// Neither is looked at before the buffer is used.
+    ///
+    /// # Safety
+    /// The bytes that the elements describe must be memory under the contract of
+    /// [`netmod_core::buf`] until the operation that gets the buffer is over.
+    #[inline]
+    pub const unsafe fn new(at: *mut u8, count: i64, datatype: Datatype) -> Buf {
+        Buf { at, count, datatype }
+    }
+
+    /// Returns true if this is [`Buf::IN_PLACE`].
+    #[inline]
+    pub fn is_in_place(&self) -> bool {
+        self.at.addr() == usize::MAX
+    }
+
+    /// Returns the address.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.at
+    }
+
+    /// Returns the number of elements.
+    #[inline]
+    pub fn count(&self) -> i64 {
+        self.count
+    }
+
+    /// Returns the type of the elements.
+    #[inline]
+    pub fn datatype(&self) -> Datatype {
+        self.datatype
+    }
+}
+
+impl Types {
+    /// Returns the type of a buffer whose elements may be moved.
+    ///
+    /// # Errors
+    /// As [`Types::committed`]; [`Class::BUFFER`] if the address is null though there is data, or
+    /// if it is `MPI_IN_PLACE`.
+    #[inline]
+    pub fn checked(&self, buf: &Buf) -> Result<&Arc<TypeDesc>> {
+        if buf.is_in_place() {
+            return Err(in_place());
+        }
+        let desc = self.committed(buf.datatype, buf.count)?;
+        if buf.at.is_null() && buf.count > 0 && desc.size() > 0 && desc.is_plain() {
+            return Err(no_address(buf));
+        }
+        Ok(desc)
+    }
+
+    /// Returns the data of a buffer.
+    ///
+    /// # Errors
+    /// As [`Types::checked`].
+    #[inline]
+    pub fn segment(&self, buf: &Buf) -> Result<Segment> {
+        let desc = self.checked(buf)?;
+        // Not negative, by the check.
+        let count = buf.count as usize;
+        // SAFETY: the memory is lent by `Buf::new`, and so many elements exist, by the check.
+        Ok(unsafe {
+            if desc.is_plain() {
+                Segment::contig(buf.at, count * desc.size())
+            } else {
+                Segment::typed(buf.at, &desc.layout, count)
+            }
+        })
+    }
+
+    /// Packs a buffer behind the first `position` of `size` bytes at `out`, and returns the
+    /// position behind it (`MPI_Pack`).
+    ///
+    /// # Errors
+    /// As [`Types::checked`]; [`Class::TRUNCATE`] if there is too little room, [`Class::ARG`] for a
+    /// position that is not in it.
+    ///
+    /// # Safety
+    /// `size` bytes at `out` must be writable and no part of the buffer.
+    pub unsafe fn pack(&self, buf: &Buf, out: *mut u8, size: i64, position: i64) -> Result<i64> {
+        let mut data = self.segment(buf)?;
+        let n = data.total();
+        let at = room("the pack buffer", n, size, position)?;
+        if n > 0 {
+            // SAFETY: by the contract of this function, and the check.
+            data.pack(unsafe { slice::from_raw_parts_mut(out.wrapping_add(at), n) });
+        }
+        Ok((at + n) as i64)
+    }
+
+    /// Unpacks a buffer from what is behind the first `position` of `size` bytes at `input`, and
+    /// returns the position behind it (`MPI_Unpack`).
+    ///
+    /// # Errors
+    /// As [`Types::pack`].
+    ///
+    /// # Safety
+    /// `size` bytes at `input` must be readable and no part of the buffer.
+    pub unsafe fn unpack(&self, input: *const u8, size: i64, position: i64, buf: &Buf) -> Result<i64> {
+        let mut data = self.segment(buf)?;
+        let n = data.total();
+        let at = room("the packed data", n, size, position)?;
+        if n > 0 {
+            // SAFETY: by the contract of this function, and the check.
+            let packed = unsafe { slice::from_raw_parts(input.wrapping_add(at), n) };
+            data.unpack(RxBytes::from_slice(packed));
+        }
+        Ok((at + n) as i64)
+    }
+
+    /// Returns the bytes that `count` elements need when they are packed (`MPI_Pack_size`).
+    ///
+    /// # Errors
+    /// As [`Types::committed`].
+    pub fn pack_size(&self, count: i64, datatype: Datatype) -> Result<i64> {
+        Ok(self.committed(datatype, count)?.size() as i64 * count)
+    }
+}
+
+/// Returns the place of `n` bytes in a packed buffer.
+fn room(what: &str, n: usize, size: i64, position: i64) -> Result<usize> {
+    if position < 0 || size < 0 || position > size {
+        let text = format!("position {position} is not within the {size} bytes of {what}");
+        return Err(MpiError::new(Class::ARG, text));
+    }
+    if n as u64 > (size - position) as u64 {
+        let text = format!("{what} has {size} bytes, of which {position} are used: {n} more do not fit");
+        return Err(MpiError::new(Class::TRUNCATE, text));
+    }
+    Ok(position as usize)
+}
+
+#[cold]
+fn in_place() -> Box<MpiError> {
+    MpiError::new(Class::BUFFER, "MPI_IN_PLACE is not allowed for this buffer; give its address")
+}
+
+#[cold]
+fn no_address(buf: &Buf) -> Box<MpiError> {
+    let text = format!("the buffer of {} elements is a null pointer; give its address", buf.count);
+    MpiError::new(Class::BUFFER, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datatype::Form;
+
+    const INT: Datatype = Datatype(0x4c00_0405);
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let mut types = Types::new();
+        let every_other = TypeDesc::vector(3, 1, 2, &types.desc(INT).unwrap(), Form::Int).unwrap();
+        let t = types.add(every_other).unwrap();
+        types.commit(t).unwrap();
+        let mut from: Vec<i32> = (0..6).collect();
+        let mut into = vec![-1; 6];
+        let mut packed = [0u8; 20];
+        // SAFETY: the vectors have six integers each, and live until the end of the test.
+        let (from, target) =
+            unsafe { (Buf::new(from.as_mut_ptr().cast(), 1, t), Buf::new(into.as_mut_ptr().cast(), 1, t)) };
+        // SAFETY: the array has 20 bytes.
+        unsafe {
+            assert_eq!(types.pack(&from, packed.as_mut_ptr(), 20, 8), Ok(20));
+            assert_eq!(types.pack(&from, packed.as_mut_ptr(), 20, 9).unwrap_err().class, Class::TRUNCATE);
+            assert_eq!(types.pack(&from, packed.as_mut_ptr(), 20, 21).unwrap_err().class, Class::ARG);
+            assert_eq!(types.unpack(packed.as_ptr(), 20, 8, &target), Ok(20));
+            assert_eq!(types.unpack(packed.as_ptr(), 19, 8, &target).unwrap_err().class, Class::TRUNCATE);
+        }
+        assert_eq!(into, [0, -1, 2, -1, 4, -1]);
+        assert_eq!(types.pack_size(5, t), Ok(60));
+    }
+
+    #[test]
+    fn buffers_are_checked() {
+        let types = Types::new();
+        // SAFETY: these are never used.
+        let buf = |at: usize, count| unsafe { Buf::new(ptr::without_provenance_mut(at), count, INT) };
+        let class = |b: Buf| types.segment(&b).map(|s| s.total()).map_err(|e| e.class);
+        assert_eq!(class(buf(0, 0)), Ok(0));
+        assert_eq!(class(buf(0, 1)), Err(Class::BUFFER));
+        assert_eq!(class(buf(4096, -1)), Err(Class::COUNT));
+        assert_eq!(class(buf(4096, i64::MAX)), Err(Class::COUNT));
+        assert_eq!(class(Buf::IN_PLACE), Err(Class::BUFFER));
+        assert!(Buf::IN_PLACE.is_in_place() && !buf(0, 0).is_in_place());
+    }
+}
