@@ -34,9 +34,11 @@ const OPENED_ONCE: Remedy =
     Remedy::Avoided("an engine opens an endpoint per domain when it starts, and none later");
 
 const V1_19: u32 = version(1, 19);
+const V1_20: u32 = version(1, 20);
 const V2_0: u32 = version(2, 0);
 const V2_6: u32 = version(2, 6);
 
+const WHOLE_BUFFERS: Remedy = Remedy::Avoided("each buffer takes one message, and is large enough for it");
 const FULL_EARLY: &str =
     "a multi-receive buffer is reported full while messages of other connections are still written to it";
 const COUNTED: Remedy = Remedy::Avoided("a buffer is posted again when all bytes before its end have come");
@@ -95,12 +97,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "a peer that has ended is never reported, and sends to it fail with FI_EAGAIN for ever",
         remedy: OWN_LIVENESS,
     },
-    Defect {
-        provider: "shm",
-        gone: Some(V1_19),
-        what: FULL,
-        remedy: Remedy::Avoided("each buffer takes one message, and is large enough for it"),
-    },
+    Defect { provider: "shm", gone: Some(V1_19), what: FULL, remedy: WHOLE_BUFFERS },
     // Known from its source, which is that of shm.
     Defect {
         provider: "sm2",
@@ -134,7 +131,12 @@ pub const DEFECTS: &[Defect] = &[
         what: "with FI_OFI_RXM_DEF_TCP_WAIT_OBJ=pollfd, which makes short messages faster, the queue's descriptor does not always become readable",
         remedy: Remedy::Avoided("with that setting, waiting ranks poll with increasing sleeps instead"),
     },
-    Defect { provider: "tcp;ofi_rxm", gone: None, what: FULL_EARLY, remedy: COUNTED },
+    Defect {
+        provider: "tcp;ofi_rxm",
+        gone: Some(V1_20),
+        what: "messages of one peer overtake each other in multi-receive buffers, once some had to wait for a buffer",
+        remedy: WHOLE_BUFFERS,
+    },
     Defect { provider: "net", gone: None, what: FULL_EARLY, remedy: COUNTED },
     Defect {
         provider: "net",

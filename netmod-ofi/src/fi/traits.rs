@@ -84,7 +84,7 @@ impl Traits {
             tx: tx.size.max(1),
             rx: rx.size.max(1),
             shares_lines: shares_lines(&provider),
-            multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider),
+            multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider, library),
             last_overtakes: last_overtakes(&provider),
             rma: caps & FI_RMA != 0,
             revokes_puts: revokes_puts(&provider),
