@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use netmod_core::{RxBytes, Segment};
 
-use super::schedule::{Base, Data, Room, TypeId};
-use crate::datatype::TypeDesc;
+use super::schedule::{Base, Data, Room, Schedule, TypeId};
+use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::op::{Kernel, UserOp};
@@ -80,6 +80,23 @@ impl Memory {
     ) -> Result<Memory> {
         let scratch = rooms.iter().map(|r| block(r, &types)).collect::<Result<_>>()?;
         Ok(Memory { send, recv, scratch, types })
+    }
+
+    /// Creates the memory of a call's schedule.
+    ///
+    /// The schedule's steps must keep within the blocks of the call's buffers, which are lent by
+    /// [`Buf::new`], and within its rooms.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub(super) fn of_call(
+        send: Buf,
+        recv: Buf,
+        types: Vec<Arc<TypeDesc>>,
+        schedule: &Schedule,
+    ) -> Result<Memory> {
+        // SAFETY: as the callers in this crate keep to the demand above.
+        unsafe { Memory::new(send.base(), recv.base(), types, &schedule.rooms) }
     }
 
     fn desc(&self, ty: TypeId) -> &Arc<TypeDesc> {

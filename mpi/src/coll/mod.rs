@@ -12,6 +12,7 @@ pub mod alltoall;
 pub mod barrier;
 pub mod bcast;
 pub mod blocks;
+mod call;
 mod engine;
 pub mod gather;
 mod memory;
@@ -21,6 +22,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
+pub use call::Call;
 pub use engine::{Active, Advance, Reducer, Wire};
 pub use memory::{Memory, Work};
 pub use schedule::{Base, Builder, Data, Elem, Room, Schedule, Step, TypeId};

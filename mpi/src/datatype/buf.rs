@@ -38,7 +38,8 @@ impl Buf {
     ///
     /// # Safety
     /// The bytes that the elements describe must be memory under the contract of
-    /// [`netmod_core::buf`] until the operation that gets the buffer is over.
+    /// [`netmod_core::buf`] until the operation that gets the buffer is over; for one that has as
+    /// many elements for each process, the bytes of all of them.
     #[inline]
     pub const unsafe fn new(at: *mut u8, count: i64, datatype: Datatype) -> Buf {
         Buf { at, count, datatype }
@@ -48,6 +49,19 @@ impl Buf {
     #[inline]
     pub fn is_in_place(&self) -> bool {
         self.at.addr() == usize::MAX
+    }
+
+    /// Returns another number of elements of a type at the same address.
+    ///
+    /// Whoever made the buffer has lent all that its call describes: as many elements as there are
+    /// processes, or as counts of the call say.
+    pub(crate) fn elements(&self, count: i64, datatype: Datatype) -> Buf {
+        Buf { at: self.at, count, datatype }
+    }
+
+    /// Returns another number of elements, as [`Buf::elements`].
+    pub(crate) fn with_count(&self, count: i64) -> Buf {
+        self.elements(count, self.datatype)
     }
 
     /// Returns the address.
@@ -69,7 +83,48 @@ impl Buf {
     }
 }
 
+/// A buffer that was checked, with its type, for requests that are started again and again.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    at: *mut u8,
+    count: usize,
+    desc: Arc<TypeDesc>,
+}
+
+// SAFETY: as for `Buf`; the type is immutable.
+unsafe impl Send for Bound {}
+
+// SAFETY: as above.
+unsafe impl Sync for Bound {}
+
+impl Bound {
+    /// Returns the data.
+    #[inline]
+    pub fn segment(&self) -> Segment {
+        let Bound { at, count, desc } = self;
+        // SAFETY: the memory is lent by `Buf::new`, and so many elements exist: only `Types::bound`
+        // creates it, which has checked that.
+        unsafe {
+            if desc.is_plain() {
+                Segment::contig(*at, count * desc.size())
+            } else {
+                Segment::typed(*at, &desc.layout, *count)
+            }
+        }
+    }
+}
+
 impl Types {
+    /// Returns a buffer with its type.
+    ///
+    /// # Errors
+    /// As [`Types::checked`].
+    #[inline]
+    pub fn bound(&self, buf: &Buf) -> Result<Bound> {
+        let desc = Arc::clone(self.checked(buf)?);
+        Ok(Bound { at: buf.at, count: buf.count as usize, desc })
+    }
+
     /// Returns the type of a buffer whose elements may be moved.
     ///
     /// # Errors
@@ -195,6 +250,7 @@ mod tests {
         let mut from: Vec<i32> = (0..6).collect();
         let mut into = vec![-1; 6];
         let mut packed = [0u8; 20];
+        assert_eq!(types.pack_size(5, t), Ok(60));
         // SAFETY: the vectors have six integers each, and live until the end of the test.
         let (from, target) =
             unsafe { (Buf::new(from.as_mut_ptr().cast(), 1, t), Buf::new(into.as_mut_ptr().cast(), 1, t)) };
@@ -207,7 +263,11 @@ mod tests {
             assert_eq!(types.unpack(packed.as_ptr(), 19, 8, &target).unwrap_err().class, Class::TRUNCATE);
         }
         assert_eq!(into, [0, -1, 2, -1, 4, -1]);
-        assert_eq!(types.pack_size(5, t), Ok(60));
+        let bound = types.bound(&from).unwrap();
+        types.remove(t).unwrap();
+        let mut again = [0u8; 12];
+        assert_eq!(bound.segment().pack(&mut again), 12, "a freed type lives on");
+        assert_eq!(again, packed[8..]);
     }
 
     #[test]

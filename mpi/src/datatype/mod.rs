@@ -8,6 +8,7 @@
 
 pub mod array;
 pub mod basic;
+mod blocks;
 mod buf;
 mod desc;
 mod envelope;
@@ -18,7 +19,8 @@ mod table;
 mod tests;
 
 pub use array::Darray;
-pub use buf::Buf;
+pub use blocks::Blocks;
+pub use buf::{Bound, Buf};
 pub use desc::TypeDesc;
 pub use envelope::{Combiner, Contents, Envelope, Form, Item};
 pub use signature::Signature;

@@ -8,11 +8,13 @@
 mod arithmetic;
 mod half;
 mod pairs;
+mod table;
 #[cfg(test)]
 mod tests;
 mod user;
 mod x87;
 
+pub use table::{Ops, Prepared};
 pub use user::UserOp;
 
 use core::fmt;

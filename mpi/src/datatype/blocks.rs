@@ -1,0 +1,115 @@
+//! The blocks of a call with a count for each process.
+
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::{Buf, TypeDesc, Types};
+use crate::error::{Class, MpiError, Result};
+use crate::handle::Datatype;
+
+/// The blocks of a call: one for each process, relative to one address.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    at: Buf,
+    counts: Vec<i64>,
+    displs: Displs,
+}
+
+/// The places of blocks.
+#[derive(Clone, Debug)]
+enum Displs {
+    /// In elements of the one type.
+    Elements(Vec<i64>, Datatype),
+    /// In bytes, with a type for each block.
+    Bytes(Vec<i64>, Vec<Datatype>),
+}
+
+/// One block: its type, the bytes from the address to its first element, and its count.
+pub type Block = (Arc<TypeDesc>, i64, usize);
+
+impl Blocks {
+    /// Creates blocks of one type, with displacements in elements.
+    ///
+    /// # Safety
+    /// As for [`Buf::new`], for all elements of all blocks.
+    pub unsafe fn new(at: *mut u8, counts: &[i64], displs: &[i64], datatype: Datatype) -> Blocks {
+        // SAFETY: no elements; those of the blocks are lent by this function's contract.
+        let at = unsafe { Buf::new(at, 0, datatype) };
+        Blocks { at, counts: counts.to_vec(), displs: Displs::Elements(displs.to_vec(), datatype) }
+    }
+
+    /// Creates blocks with a type each, with displacements in bytes.
+    ///
+    /// # Safety
+    /// As for [`Buf::new`], for all elements of all blocks.
+    pub unsafe fn of_types(at: *mut u8, counts: &[i64], displs: &[i64], types: &[Datatype]) -> Blocks {
+        // SAFETY: no elements; those of the blocks are lent by this function's contract.
+        let at = unsafe { Buf::new(at, 0, Datatype::NULL) };
+        Blocks { at, counts: counts.to_vec(), displs: Displs::Bytes(displs.to_vec(), types.to_vec()) }
+    }
+
+    /// Creates the marker of blocks that are in the other buffer already.
+    pub fn in_place() -> Blocks {
+        let none = Displs::Elements(Vec::new(), Datatype::NULL);
+        Blocks { at: Buf::IN_PLACE, counts: Vec::new(), displs: none }
+    }
+
+    /// Returns true if this is [`Blocks::in_place`].
+    pub fn is_in_place(&self) -> bool {
+        self.at.is_in_place()
+    }
+
+    /// Returns the address that the blocks are relative to, as a buffer without elements.
+    pub fn base(&self) -> Buf {
+        self.at
+    }
+
+    /// Returns the blocks of `n` processes.
+    ///
+    /// # Errors
+    /// As [`Types::checked`], and [`Class::ARG`] for arrays of other lengths or a displacement that
+    /// is out of range; the text names the block.
+    pub fn checked(&self, types: &Types, n: usize) -> Result<Vec<Block>> {
+        let (displs, kinds) = match &self.displs {
+            Displs::Elements(displs, _) => (displs, n),
+            Displs::Bytes(displs, types) => (displs, types.len()),
+        };
+        if self.counts.len() != n || displs.len() != n || kinds != n {
+            let text = format!(
+                "{} counts, {} displacements and {kinds} datatypes for {n} processes",
+                self.counts.len(),
+                displs.len()
+            );
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        let block = |i: usize| -> Result<Block> {
+            let (count, displ) = (self.counts[i], displs[i]);
+            let datatype = match &self.displs {
+                Displs::Elements(_, datatype) => *datatype,
+                Displs::Bytes(_, types) => types[i],
+            };
+            let desc = types.checked(&self.at.elements(count, datatype))?;
+            let at = match &self.displs {
+                Displs::Elements(..) => displ.checked_mul(desc.extent()),
+                Displs::Bytes(..) => Some(displ),
+            };
+            let text = || {
+                format!(
+                    "displacement {displ} of elements with an extent of {} bytes is out of range",
+                    desc.extent()
+                )
+            };
+            let at = at.ok_or_else(|| MpiError::new(Class::ARG, text()))?;
+            Ok((Arc::clone(desc), at, count as usize))
+        };
+        (0..n)
+            .map(|i| {
+                block(i).map_err(|mut e| {
+                    e.text = format!("block {i}: {}", e.text);
+                    e
+                })
+            })
+            .collect()
+    }
+}
