@@ -13,6 +13,7 @@ pub mod consts;
 pub mod datatype;
 pub mod errh;
 pub mod error;
+pub mod group;
 pub mod handle;
 pub mod info;
 pub mod op;
