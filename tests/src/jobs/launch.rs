@@ -221,7 +221,7 @@ pub fn skip(line: &str) {
 /// # Panics
 /// If it cannot be built.
 pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf {
-    workspace_target(neighbour, package, ["--bin", name], name)
+    workspace_target(neighbour, package, &["--bin", name], name)
 }
 
 /// Returns an example of a package; see [`workspace_program`].
@@ -229,13 +229,21 @@ pub fn workspace_program(neighbour: &str, package: &str, name: &str) -> PathBuf 
 /// # Panics
 /// If it cannot be built.
 pub fn workspace_example(neighbour: &str, package: &str, name: &str) -> PathBuf {
-    workspace_target(neighbour, package, ["--example", name], &format!("examples/{name}"))
+    workspace_target(neighbour, package, &["--example", name], &format!("examples/{name}"))
+}
+
+/// Returns the library of a package, a shared one with this file name; see [`workspace_program`].
+///
+/// # Panics
+/// If it cannot be built.
+pub fn workspace_library(neighbour: &str, package: &str, file: &str) -> PathBuf {
+    workspace_target(neighbour, package, &["--lib"], file)
 }
 
 /// With this variable programs that are there are not built again: whoever sets it has built all.
 const BUILT: &str = "NETMOD_TEST_BUILT";
 
-fn workspace_target(neighbour: &str, package: &str, which: [&str; 2], file: &str) -> PathBuf {
+fn workspace_target(neighbour: &str, package: &str, which: &[&str], file: &str) -> PathBuf {
     let dir = Path::new(neighbour).parent().expect("a program in a directory");
     let profile = dir.file_name().and_then(|d| d.to_str()).expect("a directory named for the profile");
     let target = dir.parent().expect("a target directory");
@@ -250,12 +258,10 @@ fn workspace_target(neighbour: &str, package: &str, which: [&str; 2], file: &str
         "--quiet",
         "-p",
         package,
-        which[0],
-        which[1],
         "--profile",
         if profile == "debug" { "dev" } else { profile },
     ]);
-    build.arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
+    build.args(which).arg("--target-dir").arg(target).current_dir(env!("CARGO_MANIFEST_DIR"));
     let built = run_within(&mut build, Duration::from_secs(600));
     assert!(built.status.success() && program.is_file(), "{built}");
     program

@@ -17,6 +17,7 @@ pub mod launch;
 pub mod matrix;
 pub mod meeting;
 mod moves;
+pub mod mpi;
 mod orphans;
 pub mod outage;
 pub mod pattern;

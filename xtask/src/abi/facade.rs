@@ -100,7 +100,7 @@ fn auto(function: &Function, head: &str) -> Result<String, String> {
                 inputs.push(format!("buffer({name}, {count}, {datatype})"));
                 inputs.push(format!("buffer({other}, {count}, {datatype})"));
             }
-            "int" | "rank" | "tag" | "keyval" => inputs.push(name),
+            "int" | "rank" | "tag" => inputs.push(name),
             "count" => inputs.push(format!("i64::from({name})")),
             "aint" | "extent" | "offset" | "mcount" => inputs.push(format!("{name} as i64")),
             "str" => inputs.push(format!("text({name})?")),
@@ -155,6 +155,7 @@ fn handle(role: &str) -> Option<&'static str> {
         "win" => "Win",
         "session" => "Session",
         "msg" => "Message",
+        "keyval" => "Keyval",
         _ => return None,
     })
 }
@@ -174,21 +175,29 @@ fn passed(argument: &Argument, large: bool) -> String {
     }
 }
 
+/// The object whose error handler is called: that of the table, or the communicator of a request.
 fn object(function: &Function) -> String {
-    let Some(name) = &function.object else { return "on Object::None;".to_owned() };
-    let (pointer, name) = match name.strip_prefix('*') {
-        Some(name) => (true, name),
-        None => (false, name.as_str()),
+    let request = || function.arguments.iter().find(|a| ["ioreq", "req", "reqs"].contains(&a.role.as_str()));
+    let (pointer, argument) = match &function.object {
+        Some(name) => {
+            let bare = name.trim_start_matches('*');
+            (bare.len() < name.len(), function.arguments.iter().find(|a| a.name == bare))
+        }
+        None => {
+            let found = request();
+            (found.is_some_and(|a| a.role != "req"), found)
+        }
     };
-    let argument = function.arguments.iter().find(|a| a.name == name);
-    let kind = match argument.map(|a| a.role.trim_start_matches("io")) {
-        Some("comm") => "Comm",
-        Some("win") => "Win",
-        Some("file") => "File",
-        Some("session") => "Session",
+    let Some(argument) = argument else { return "on Object::None;".to_owned() };
+    let kind = match argument.role.trim_start_matches("io") {
+        "comm" => "Comm",
+        "win" => "Win",
+        "session" => "Session",
+        "req" | "reqs" => "Request",
+        "file" => return "on Object::File;".to_owned(),
         _ => return "on Object::None;".to_owned(),
     };
-    let name = safe(name);
+    let name = safe(&argument.name);
     if pointer { format!("on Object::{kind}(look({name}));") } else { format!("on Object::{kind}({name});") }
 }
 

@@ -10,8 +10,6 @@ missing! { MPI_Allgatherv PMPI_Allgatherv (sendbuf: *const c_void, sendcount: c_
     on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm) }
 missing! { MPI_Allgatherv_c PMPI_Allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int)
     on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm) }
-missing! { MPI_Alloc_mem PMPI_Alloc_mem (size: isize, info: c_int, baseptr: *mut c_void)
-    on Object::None; (size, info, baseptr) }
 missing! { MPI_Allreduce PMPI_Allreduce (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
     on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm) }
 missing! { MPI_Allreduce_c PMPI_Allreduce_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)

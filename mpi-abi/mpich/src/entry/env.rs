@@ -4,6 +4,8 @@ use crate::prelude::*;
 
 missing! { MPI_Abort PMPI_Abort (comm: c_int, errorcode: c_int)
     on Object::Comm(comm); (comm, errorcode) }
+missing! { MPI_Alloc_mem PMPI_Alloc_mem (size: isize, info: c_int, baseptr: *mut c_void)
+    on Object::None; (size, info, baseptr) }
 missing! { MPI_Finalize PMPI_Finalize ()
     on Object::None; () }
 free! { MPI_Finalized PMPI_Finalized (flag: *mut c_int) -> c_int
@@ -18,10 +20,10 @@ missing! { MPI_Get_processor_name PMPI_Get_processor_name (name: *mut c_char, re
     on Object::None; (name, resultlen) }
 free! { MPI_Get_version PMPI_Get_version (version: *mut c_int, subversion: *mut c_int) -> c_int
     { imp::env::get_version(version, subversion) } }
-free! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int
-    { imp::env::init(argc, argv) } }
-free! { MPI_Init_thread PMPI_Init_thread (argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int
-    { imp::env::init_thread(argc, argv, required, provided) } }
+missing! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char)
+    on Object::None; (argc, argv) }
+missing! { MPI_Init_thread PMPI_Init_thread (argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int)
+    on Object::None; (argc, argv, required, provided) }
 free! { MPI_Initialized PMPI_Initialized (flag: *mut c_int) -> c_int
     { imp::env::initialized(flag) } }
 missing! { MPI_Is_thread_main PMPI_Is_thread_main (flag: *mut c_int)

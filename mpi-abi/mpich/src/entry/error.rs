@@ -2,12 +2,12 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Add_error_class PMPI_Add_error_class (errorclass: *mut c_int)
-    on Object::None; (errorclass) }
-missing! { MPI_Add_error_code PMPI_Add_error_code (errorclass: c_int, errorcode: *mut c_int)
-    on Object::None; (errorclass, errorcode) }
-missing! { MPI_Add_error_string PMPI_Add_error_string (errorcode: c_int, string: *const c_char)
-    on Object::None; (errorcode, string) }
+free! { MPI_Add_error_class PMPI_Add_error_class (errorclass: *mut c_int) -> c_int
+    { imp::error::add_error_class(errorclass) } }
+free! { MPI_Add_error_code PMPI_Add_error_code (errorclass: c_int, errorcode: *mut c_int) -> c_int
+    { imp::error::add_error_code(errorclass, errorcode) } }
+free! { MPI_Add_error_string PMPI_Add_error_string (errorcode: c_int, string: *const c_char) -> c_int
+    { imp::error::add_error_string(errorcode, string) } }
 missing! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler (comm: c_int, errorcode: c_int)
     on Object::Comm(comm); (comm, errorcode) }
 missing! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler (comm_errhandler_fn: Function, errhandler: *mut c_int)
@@ -24,13 +24,13 @@ missing! { MPI_Errhandler_get PMPI_Errhandler_get (comm: c_int, errhandler: *mut
     on Object::Comm(comm); (comm, errhandler) }
 missing! { MPI_Errhandler_set PMPI_Errhandler_set (comm: c_int, errhandler: c_int)
     on Object::Comm(comm); (comm, errhandler) }
-missing! { MPI_Error_class PMPI_Error_class (errorcode: c_int, errorclass: *mut c_int)
-    on Object::None; (errorcode, errorclass) }
-missing! { MPI_Error_string PMPI_Error_string (errorcode: c_int, string: *mut c_char, resultlen: *mut c_int)
-    on Object::None; (errorcode, string, resultlen) }
-missing! { MPI_Remove_error_class PMPI_Remove_error_class (errorclass: c_int)
-    on Object::None; (errorclass) }
-missing! { MPI_Remove_error_code PMPI_Remove_error_code (errorcode: c_int)
-    on Object::None; (errorcode) }
-missing! { MPI_Remove_error_string PMPI_Remove_error_string (errorcode: c_int)
-    on Object::None; (errorcode) }
+free! { MPI_Error_class PMPI_Error_class (errorcode: c_int, errorclass: *mut c_int) -> c_int
+    { imp::error::error_class(errorcode, errorclass) } }
+free! { MPI_Error_string PMPI_Error_string (errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int
+    { imp::error::error_string(errorcode, string, resultlen) } }
+free! { MPI_Remove_error_class PMPI_Remove_error_class (errorclass: c_int) -> c_int
+    { imp::error::remove_error_class(errorclass) } }
+free! { MPI_Remove_error_code PMPI_Remove_error_code (errorcode: c_int) -> c_int
+    { imp::error::remove_error_code(errorcode) } }
+free! { MPI_Remove_error_string PMPI_Remove_error_string (errorcode: c_int) -> c_int
+    { imp::error::remove_error_string(errorcode) } }

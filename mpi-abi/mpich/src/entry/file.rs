@@ -3,181 +3,181 @@
 use crate::prelude::*;
 
 missing! { MPI_File_call_errhandler PMPI_File_call_errhandler (fh: File, errorcode: c_int)
-    on Object::File(fh); (fh, errorcode) }
+    on Object::File; (fh, errorcode) }
 missing! { MPI_File_close PMPI_File_close (fh: *mut File)
-    on Object::File(look(fh)); (fh) }
+    on Object::File; (fh) }
 missing! { MPI_File_create_errhandler PMPI_File_create_errhandler (file_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; (file_errhandler_fn, errhandler) }
 missing! { MPI_File_delete PMPI_File_delete (filename: *const c_char, info: c_int)
     on Object::None; (filename, info) }
 missing! { MPI_File_get_amode PMPI_File_get_amode (fh: File, amode: *mut c_int)
-    on Object::File(fh); (fh, amode) }
+    on Object::File; (fh, amode) }
 missing! { MPI_File_get_atomicity PMPI_File_get_atomicity (fh: File, flag: *mut c_int)
-    on Object::File(fh); (fh, flag) }
+    on Object::File; (fh, flag) }
 missing! { MPI_File_get_byte_offset PMPI_File_get_byte_offset (fh: File, offset: i64, disp: *mut i64)
-    on Object::File(fh); (fh, offset, disp) }
+    on Object::File; (fh, offset, disp) }
 missing! { MPI_File_get_errhandler PMPI_File_get_errhandler (file: File, errhandler: *mut c_int)
-    on Object::File(file); (file, errhandler) }
+    on Object::File; (file, errhandler) }
 missing! { MPI_File_get_group PMPI_File_get_group (fh: File, group: *mut c_int)
-    on Object::File(fh); (fh, group) }
+    on Object::File; (fh, group) }
 missing! { MPI_File_get_info PMPI_File_get_info (fh: File, info_used: *mut c_int)
-    on Object::File(fh); (fh, info_used) }
+    on Object::File; (fh, info_used) }
 missing! { MPI_File_get_position PMPI_File_get_position (fh: File, offset: *mut i64)
-    on Object::File(fh); (fh, offset) }
+    on Object::File; (fh, offset) }
 missing! { MPI_File_get_position_shared PMPI_File_get_position_shared (fh: File, offset: *mut i64)
-    on Object::File(fh); (fh, offset) }
+    on Object::File; (fh, offset) }
 missing! { MPI_File_get_size PMPI_File_get_size (fh: File, size: *mut i64)
-    on Object::File(fh); (fh, size) }
+    on Object::File; (fh, size) }
 missing! { MPI_File_get_type_extent PMPI_File_get_type_extent (fh: File, datatype: c_int, extent: *mut isize)
-    on Object::File(fh); (fh, datatype, extent) }
+    on Object::File; (fh, datatype, extent) }
 missing! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c (fh: File, datatype: c_int, extent: *mut i64)
-    on Object::File(fh); (fh, datatype, extent) }
+    on Object::File; (fh, datatype, extent) }
 missing! { MPI_File_get_view PMPI_File_get_view (fh: File, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char)
-    on Object::File(fh); (fh, disp, etype, filetype, datarep) }
+    on Object::File; (fh, disp, etype, filetype, datarep) }
 missing! { MPI_File_iread PMPI_File_iread (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iread_c PMPI_File_iread_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iread_all PMPI_File_iread_all (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iread_all_c PMPI_File_iread_all_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iread_at PMPI_File_iread_at (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iread_at_c PMPI_File_iread_at_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iread_at_all PMPI_File_iread_at_all (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iread_shared PMPI_File_iread_shared (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iread_shared_c PMPI_File_iread_shared_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite PMPI_File_iwrite (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_c PMPI_File_iwrite_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_all PMPI_File_iwrite_all (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_at PMPI_File_iwrite_at (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype, request) }
+    on Object::File; (fh, offset, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_shared PMPI_File_iwrite_shared (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File(fh); (fh, buf, count, datatype, request) }
+    on Object::File; (fh, buf, count, datatype, request) }
 missing! { MPI_File_open PMPI_File_open (comm: c_int, filename: *const c_char, amode: c_int, info: c_int, fh: *mut File)
     on Object::Comm(comm); (comm, filename, amode, info, fh) }
 missing! { MPI_File_preallocate PMPI_File_preallocate (fh: File, size: i64)
-    on Object::File(fh); (fh, size) }
+    on Object::File; (fh, size) }
 missing! { MPI_File_read PMPI_File_read (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_c PMPI_File_read_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_all PMPI_File_read_all (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_all_c PMPI_File_read_all_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_all_begin PMPI_File_read_all_begin (fh: File, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_read_all_end PMPI_File_read_all_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_read_at PMPI_File_read_at (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_read_at_c PMPI_File_read_at_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_read_at_all PMPI_File_read_at_all (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_read_at_all_c PMPI_File_read_at_all_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype) }
+    on Object::File; (fh, offset, buf, count, datatype) }
 missing! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype) }
+    on Object::File; (fh, offset, buf, count, datatype) }
 missing! { MPI_File_read_at_all_end PMPI_File_read_at_all_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_read_ordered PMPI_File_read_ordered (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_ordered_c PMPI_File_read_ordered_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin (fh: File, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_read_ordered_end PMPI_File_read_ordered_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_read_shared PMPI_File_read_shared (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_read_shared_c PMPI_File_read_shared_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_seek PMPI_File_seek (fh: File, offset: i64, whence: c_int)
-    on Object::File(fh); (fh, offset, whence) }
+    on Object::File; (fh, offset, whence) }
 missing! { MPI_File_seek_shared PMPI_File_seek_shared (fh: File, offset: i64, whence: c_int)
-    on Object::File(fh); (fh, offset, whence) }
+    on Object::File; (fh, offset, whence) }
 missing! { MPI_File_set_atomicity PMPI_File_set_atomicity (fh: File, flag: c_int)
-    on Object::File(fh); (fh, flag) }
+    on Object::File; (fh, flag) }
 missing! { MPI_File_set_errhandler PMPI_File_set_errhandler (file: File, errhandler: c_int)
-    on Object::File(file); (file, errhandler) }
+    on Object::File; (file, errhandler) }
 missing! { MPI_File_set_info PMPI_File_set_info (fh: File, info: c_int)
-    on Object::File(fh); (fh, info) }
+    on Object::File; (fh, info) }
 missing! { MPI_File_set_size PMPI_File_set_size (fh: File, size: i64)
-    on Object::File(fh); (fh, size) }
+    on Object::File; (fh, size) }
 missing! { MPI_File_set_view PMPI_File_set_view (fh: File, disp: i64, etype: c_int, filetype: c_int, datarep: *const c_char, info: c_int)
-    on Object::File(fh); (fh, disp, etype, filetype, datarep, info) }
+    on Object::File; (fh, disp, etype, filetype, datarep, info) }
 missing! { MPI_File_sync PMPI_File_sync (fh: File)
-    on Object::File(fh); (fh) }
+    on Object::File; (fh) }
 missing! { MPI_File_write PMPI_File_write (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_c PMPI_File_write_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_all PMPI_File_write_all (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_all_c PMPI_File_write_all_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_all_begin PMPI_File_write_all_begin (fh: File, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c (fh: File, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_write_all_end PMPI_File_write_all_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_write_at PMPI_File_write_at (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_write_at_c PMPI_File_write_at_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_write_at_all PMPI_File_write_at_all (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_write_at_all_c PMPI_File_write_at_all_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, offset, buf, count, datatype, status) }
+    on Object::File; (fh, offset, buf, count, datatype, status) }
 missing! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype) }
+    on Object::File; (fh, offset, buf, count, datatype) }
 missing! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, offset, buf, count, datatype) }
+    on Object::File; (fh, offset, buf, count, datatype) }
 missing! { MPI_File_write_at_all_end PMPI_File_write_at_all_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_write_ordered PMPI_File_write_ordered (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_ordered_c PMPI_File_write_ordered_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin (fh: File, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c (fh: File, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File(fh); (fh, buf, count, datatype) }
+    on Object::File; (fh, buf, count, datatype) }
 missing! { MPI_File_write_ordered_end PMPI_File_write_ordered_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, status) }
+    on Object::File; (fh, buf, status) }
 missing! { MPI_File_write_shared PMPI_File_write_shared (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_File_write_shared_c PMPI_File_write_shared_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File(fh); (fh, buf, count, datatype, status) }
+    on Object::File; (fh, buf, count, datatype, status) }
 missing! { MPI_Register_datarep PMPI_Register_datarep (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
     on Object::None; (datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state) }
 missing! { MPI_Register_datarep_c PMPI_Register_datarep_c (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)

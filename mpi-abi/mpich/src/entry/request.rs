@@ -3,15 +3,15 @@
 use crate::prelude::*;
 
 missing! { MPI_Cancel PMPI_Cancel (request: *mut c_int)
-    on Object::None; (request) }
+    on Object::Request(look(request)); (request) }
 missing! { MPI_Grequest_complete PMPI_Grequest_complete (request: c_int)
-    on Object::None; (request) }
+    on Object::Request(request); (request) }
 missing! { MPI_Grequest_start PMPI_Grequest_start (query_fn: Function, free_fn: Function, cancel_fn: Function, extra_state: *mut c_void, request: *mut c_int)
     on Object::None; (query_fn, free_fn, cancel_fn, extra_state, request) }
 missing! { MPI_Request_free PMPI_Request_free (request: *mut c_int)
-    on Object::None; (request) }
+    on Object::Request(look(request)); (request) }
 missing! { MPI_Request_get_status PMPI_Request_get_status (request: c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; (request, flag, status) }
+    on Object::Request(request); (request, flag, status) }
 missing! { MPI_Request_get_status_all PMPI_Request_get_status_all (count: c_int, array_of_requests: *const c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)
     on Object::None; (count, array_of_requests, flag, array_of_statuses) }
 missing! { MPI_Request_get_status_any PMPI_Request_get_status_any (count: c_int, array_of_requests: *const c_int, indx: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
@@ -19,9 +19,9 @@ missing! { MPI_Request_get_status_any PMPI_Request_get_status_any (count: c_int,
 missing! { MPI_Request_get_status_some PMPI_Request_get_status_some (incount: c_int, array_of_requests: *const c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
     on Object::None; (incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
 missing! { MPI_Start PMPI_Start (request: *mut c_int)
-    on Object::None; (request) }
+    on Object::Request(look(request)); (request) }
 missing! { MPI_Startall PMPI_Startall (count: c_int, array_of_requests: *mut c_int)
-    on Object::None; (count, array_of_requests) }
+    on Object::Request(look(array_of_requests)); (count, array_of_requests) }
 free! { MPI_Status_get_error PMPI_Status_get_error (status: *const MpiStatus, error: *mut c_int) -> c_int
     { imp::request::status_get_error(status, error) } }
 free! { MPI_Status_get_source PMPI_Status_get_source (status: *const MpiStatus, source: *mut c_int) -> c_int
@@ -37,20 +37,20 @@ free! { MPI_Status_set_source PMPI_Status_set_source (status: *mut MpiStatus, so
 free! { MPI_Status_set_tag PMPI_Status_set_tag (status: *mut MpiStatus, tag: c_int) -> c_int
     { imp::request::status_set_tag(status, tag) } }
 missing! { MPI_Test PMPI_Test (request: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; (request, flag, status) }
+    on Object::Request(look(request)); (request, flag, status) }
 missing! { MPI_Test_cancelled PMPI_Test_cancelled (status: *const MpiStatus, flag: *mut c_int)
     on Object::None; (status, flag) }
 missing! { MPI_Testall PMPI_Testall (count: c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; (count, array_of_requests, flag, array_of_statuses) }
+    on Object::Request(look(array_of_requests)); (count, array_of_requests, flag, array_of_statuses) }
 missing! { MPI_Testany PMPI_Testany (count: c_int, array_of_requests: *mut c_int, indx: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; (count, array_of_requests, indx, flag, status) }
+    on Object::Request(look(array_of_requests)); (count, array_of_requests, indx, flag, status) }
 missing! { MPI_Testsome PMPI_Testsome (incount: c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; (incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    on Object::Request(look(array_of_requests)); (incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
 missing! { MPI_Wait PMPI_Wait (request: *mut c_int, status: *mut MpiStatus)
-    on Object::None; (request, status) }
+    on Object::Request(look(request)); (request, status) }
 missing! { MPI_Waitall PMPI_Waitall (count: c_int, array_of_requests: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; (count, array_of_requests, array_of_statuses) }
+    on Object::Request(look(array_of_requests)); (count, array_of_requests, array_of_statuses) }
 missing! { MPI_Waitany PMPI_Waitany (count: c_int, array_of_requests: *mut c_int, indx: *mut c_int, status: *mut MpiStatus)
-    on Object::None; (count, array_of_requests, indx, status) }
+    on Object::Request(look(array_of_requests)); (count, array_of_requests, indx, status) }
 missing! { MPI_Waitsome PMPI_Waitsome (incount: c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; (incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    on Object::Request(look(array_of_requests)); (incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }

@@ -1,0 +1,35 @@
+//! Macros of the exported functions.
+
+/// An exported function with the arguments that the standard names.
+macro_rules! exported {
+    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
+        #[doc = concat!("`", stringify!($name), "` of the MPI standard.")]
+        ///
+        /// # Safety
+        /// The arguments are as the standard wants them.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+            // SAFETY: the caller keeps the standard's rules for the arguments.
+            #[allow(unused_unsafe)]
+            unsafe { $body }
+        }
+    };
+}
+
+/// A function that is allowed before the library is initialized and after its end.
+macro_rules! free {
+    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
+        exported! { $name ($($argument: $type),*) -> $result $body }
+        exported! { $profiling ($($argument: $type),*) -> $result $body }
+    };
+}
+
+/// A function that is not there yet.
+macro_rules! missing {
+    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) $(on $object:expr)?; ($($ignored:ident),*)) => {
+        free! { $name $profiling ($($argument: $type),*) -> c_int {
+            let _ = ($($ignored,)*);
+            calls::unsupported(stringify!($name))
+        } }
+    };
+}

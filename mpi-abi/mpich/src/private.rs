@@ -1,0 +1,53 @@
+//! Functions outside the standard that bindings of this interface call.
+
+use crate::prelude::*;
+
+/// A copy function of attributes that copies the value.
+///
+/// # Safety
+/// `value_out` and `flag` point to memory of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn MPIR_Dup_fn(
+    _object: c_int,
+    _keyval: c_int,
+    _extra_state: *mut c_void,
+    value_in: *mut c_void,
+    value_out: *mut *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe {
+        value_out.write(value_in);
+        flag.write(1);
+    }
+    0
+}
+
+/// Functions that are not there yet.
+macro_rules! absent {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => {
+        $(exported! { $name ($($argument: $type),*) -> c_int {
+            let _ = ($($argument,)*);
+            calls::unsupported(stringify!($name))
+        } })*
+    };
+}
+
+absent! {
+    MPII_Comm_get_attr(comm: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
+    MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
+    MPII_Type_get_attr(datatype: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
+    MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
+    MPII_Win_get_attr(win: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
+    MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
+    MPII_Keyval_set_proxy(keyval: c_int, copy: Function, delete: Function);
+    MPII_Grequest_set_lang_f77(request: c_int);
+    MPII_Op_set_cxx(op: c_int, function: Function);
+    MPII_Errhandler_set_cxx(errhandler: c_int, function: Function);
+    QMPI_Register_tool_name(name: *const c_char, init: Function);
+    QMPI_Register_tool_storage(tool: c_int, storage: *mut c_void);
+    QMPI_Register_function(tool: c_int, function: c_int, pointer: Function);
+    QMPI_Get_function(tool: c_int, function: c_int, pointer: *mut Function, next: *mut c_int);
+    QMPI_Get_tool_storage(context: *mut c_void, tool: c_int, storage: *mut *mut c_void);
+    QMPI_Get_calling_address(context: *mut c_void, address: *mut *mut c_void);
+}
