@@ -126,11 +126,6 @@ impl<N: Netmod> Engine<N> {
                 self.handle_pkt(upper, vc, buf.bytes(), now);
                 self.netmod.release(buf);
             }
-            if let Some((vc, hdr)) = self.events.pop_header() {
-                n += 1;
-                self.handle_header(upper, vc, &hdr, now);
-                continue;
-            }
             let Some(other) = self.events.pop() else { break };
             n += 1;
             self.handle_event(upper, other, now);
@@ -173,21 +168,6 @@ impl<N: Netmod> Engine<N> {
             }
         }
         n
-    }
-
-    /// Handles exactly as many bytes as a header has, like [`Engine::handle_pkt`], with one lookup
-    /// of the VC.
-    // Out of line, so that lent bytes, as over shared memory, are handled inline.
-    #[inline(never)]
-    fn handle_header<U: Upper<N>>(&mut self, upper: &mut U, vc: VcId, hdr: &Header, now: Time) {
-        let Some(v) = self.core.vc_mut(vc).filter(|v| v.is_between() && hdr[0] != NETMOD_FRAME) else {
-            return self.handle_pkt(upper, vc, RxBytes::from_slice(hdr), now);
-        };
-        v.stats.rx_bytes += HDR_LEN as u64;
-        v.stats.rx_msgs += 1;
-        if let Err(fault) = upper.packet(&mut self.io(now), vc, hdr, RxBytes::from_slice(&[])) {
-            self.faulty(vc, fault);
-        }
     }
 
     /// Handles a control frame of the netmod; returns true if the VC continues.

@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::apart::{Halves, halves, whole};
 use crate::buf::RxBuf;
 use crate::error::VcError;
-use crate::header::Header;
 use crate::peer::PeerName;
 use crate::slab::VcId;
 
@@ -18,16 +16,6 @@ pub enum Event {
         vc: VcId,
         /// The bytes, lent by the netmod.
         buf: RxBuf,
-    },
-    /// Exactly [`HDR_LEN`](crate::HDR_LEN) bytes arrived, held inline; most likely a header without
-    /// payload.
-    ///
-    /// The same as [`Event::Rx`] with these bytes, but no buffer is lent.
-    Header {
-        /// Their VC.
-        vc: VcId,
-        /// The bytes.
-        hdr: Header,
     },
     /// The active receive of the VC was filled directly ([`crate::Core::recv_advance`]).
     RecvDone {
@@ -90,7 +78,6 @@ impl Event {
     pub fn vc(&self) -> Option<VcId> {
         match self {
             Event::Rx { vc, .. }
-            | Event::Header { vc, .. }
             | Event::RecvDone { vc }
             | Event::Up { vc }
             | Event::Terminated { vc }
@@ -102,7 +89,7 @@ impl Event {
     }
 }
 
-/// A slot of a batch: received bytes, a header, or a reference to the next event of another kind.
+/// A slot of a batch: received bytes, or a reference to the next event of another kind.
 ///
 /// Small messages are frequent, so slots are written and read part by part. An enum would be
 /// assembled elsewhere first, and copied.
@@ -110,18 +97,17 @@ impl Event {
 struct Slot {
     /// The VC, or [`NOBODY`] for an event of another kind.
     vc: VcId,
-    /// The buffer; without one, `hdr` is valid.
+    /// The bytes; `None` for an event of another kind.
     buf: Option<RxBuf>,
-    hdr: Halves,
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot { vc: NOBODY, buf: None, hdr: [[0; 2]; 2] };
+    const EMPTY: Slot = Slot { vc: NOBODY, buf: None };
 
     /// Returns true if it stands for an event of another kind.
     #[inline]
     fn is_others(&self) -> bool {
-        self.vc == NOBODY
+        self.buf.is_none()
     }
 }
 
@@ -156,9 +142,6 @@ impl Events {
     pub fn push(&mut self, ev: Event) {
         match ev {
             Event::Rx { vc, buf } => self.push_rx(vc, buf),
-            Event::Header { vc, hdr } => {
-                self.push_header(vc, halves(&hdr));
-            }
             other => {
                 let slot = self.next_place();
                 (slot.vc, slot.buf) = (NOBODY, None);
@@ -173,13 +156,6 @@ impl Events {
         let slot = self.next_place();
         slot.vc = vc;
         slot.buf = Some(buf);
-    }
-
-    /// Adds an [`Event::Header`], by its words.
-    #[inline]
-    pub fn push_header(&mut self, vc: VcId, halves: Halves) {
-        let slot = self.next_place();
-        (slot.vc, slot.buf, slot.hdr) = (vc, None, halves);
     }
 
     #[inline]
@@ -232,21 +208,6 @@ impl Events {
         Some((vc, buf))
     }
 
-    /// Takes the first event, if it is an [`Event::Header`].
-    #[inline]
-    pub fn pop_header(&mut self) -> Option<(VcId, Header)> {
-        if self.head == self.tail {
-            return None;
-        }
-        let slot = &self.slots[self.head];
-        if slot.is_others() || slot.buf.is_some() {
-            return None;
-        }
-        let found = (slot.vc, whole(&slot.hdr));
-        self.passed();
-        Some(found)
-    }
-
     /// Takes the first event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
@@ -255,9 +216,6 @@ impl Events {
         }
         if let Some((vc, buf)) = self.pop_rx() {
             return Some(Event::Rx { vc, buf });
-        }
-        if let Some((vc, hdr)) = self.pop_header() {
-            return Some(Event::Header { vc, hdr });
         }
         self.passed();
         self.others.pop_front()
@@ -309,7 +267,6 @@ impl Events {
         let mut others = self.others.iter().skip(before);
         waiting.iter().skip(from).filter_map(move |p| match &p.buf {
             Some(buf) => Some(Seen::Rx(p.vc, buf)),
-            None if !p.is_others() => Some(Seen::Header(p.vc, whole(&p.hdr))),
             None => others.next().map(Seen::Other),
         })
     }
@@ -338,8 +295,6 @@ impl Events {
 pub enum Seen<'e> {
     /// [`Event::Rx`].
     Rx(VcId, &'e RxBuf),
-    /// [`Event::Header`].
-    Header(VcId, Header),
     /// Another event.
     Other(&'e Event),
 }
@@ -354,37 +309,37 @@ impl Default for Events {
 mod tests {
     use super::*;
 
-    /// Headers and other events come out, and are shown, as they went in.
+    /// Bytes and other events come out, and are shown, as they went in.
     #[test]
-    fn headers_keep_their_order() {
+    fn bytes_and_other_events_keep_their_order() {
         let vc = |n: u64| VcId::from_wire(1 << 32 | n);
-        let hdr: Header = core::array::from_fn(|i| i as u8);
+        let bytes = |token| RxBuf::from_static(&[7; 5], token);
+        let token = |rx: Option<(VcId, RxBuf)>| rx.map(|(vc, buf)| (vc, buf.token()));
         let mut events = Events::with_limit(8);
         for whole in [true, false] {
-            events.push_header(vc(1), halves(&hdr));
+            events.push_rx(vc(1), bytes(10));
             events.push(Event::Up { vc: vc(2) });
-            events.push(Event::Header { vc: vc(3), hdr });
+            events.push(Event::Rx { vc: vc(3), buf: bytes(30) });
             events.push(Event::Terminated { vc: vc(4) });
             assert_eq!((events.len(), events.is_empty()), (4, false));
             assert_eq!([1, 2, 3, 4].map(|n| events.concern(vc(n))), [true, false, true, false]);
             let seen: Vec<String> = events.iter_from(1).map(|ev| format!("{ev:?}")).collect();
             assert_eq!(seen.len(), 3, "{seen:?}");
-            for (shown, form) in seen.iter().zip(["Other(Up", "Header(", "Other(Terminated"]) {
+            for (shown, form) in seen.iter().zip(["Other(Up", "Rx(", "Other(Terminated"]) {
                 assert!(shown.starts_with(form), "{shown}");
             }
-            assert!(events.pop_rx().is_none(), "a header lends nothing");
             if whole {
                 assert!(
-                    matches!(events.pop(), Some(Event::Header { vc: v, hdr: h }) if (v, h) == (vc(1), hdr))
+                    matches!(events.pop(), Some(Event::Rx { vc: v, buf }) if (v, buf.token()) == (vc(1), 10))
                 );
             } else {
-                assert_eq!(events.pop_header(), Some((vc(1), hdr)));
+                assert_eq!(token(events.pop_rx()), Some((vc(1), 10)));
             }
-            assert!(events.pop_header().is_none(), "another event is first");
+            assert!(events.pop_rx().is_none(), "another event is first");
             assert!(matches!(events.pop(), Some(Event::Up { vc: v }) if v == vc(2)));
-            assert_eq!(events.pop_header(), Some((vc(3), hdr)));
+            assert_eq!(token(events.pop_rx()), Some((vc(3), 30)));
             assert!(matches!(events.pop(), Some(Event::Terminated { vc: v }) if v == vc(4)));
-            assert!(events.pop().is_none() && events.pop_header().is_none() && events.is_empty());
+            assert!(events.pop().is_none() && events.pop_rx().is_none() && events.is_empty());
         }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! A cache line that two cores write and read alternately moves as a whole: one transfer per
 //! message. If the waiting rank polls it too early, both cores share it, and writing the reply
-//! needs two more transfers. If polling takes a lock that writing the reply needs, too, it is
-//! worse. The first poll should come just after the reply.
+//! needs two more transfers. The first poll should come just after the reply.
 //!
 //! When that is depends on both ranks and on the distance of their cores, so it is tried out. A
 //! trial measures each number of pauses in some batches of ping-pongs; the fastest number is kept
@@ -45,8 +44,6 @@ pub type Classes = [usize; 4];
 #[derive(Debug)]
 pub struct ReplyBackoff {
     classes: Classes,
-    /// Length of one pause, in halves of the processor's pause instruction.
-    stretch: usize,
     /// True if a ping-pong message was sent and its reply has not been waited for.
     awaited: bool,
     /// True if slots with odd numbers are this rank's, else those with even ones.
@@ -81,7 +78,7 @@ struct Found {
 impl Default for ReplyBackoff {
     /// Creates the back-off of a rank without ping-pong traffic.
     fn default() -> ReplyBackoff {
-        ReplyBackoff::new(true, [0; 4], 1)
+        ReplyBackoff::new(true, [0; 4])
     }
 }
 
@@ -89,13 +86,12 @@ impl ReplyBackoff {
     /// Creates the back-off of the rank that tries first, or of the other one.
     ///
     /// `classes` are lengths of messages with similar reply times, in bytes; both ranks must have
-    /// the same. Up to 14 pauses are tried, each `stretch` halves of the processor's pause
-    /// instruction, which takes 10 to 70 ns.
-    pub fn new(first: bool, classes: Classes, stretch: usize) -> ReplyBackoff {
+    /// the same. Up to 14 pauses are tried, each a half of the processor's pause instruction, which
+    /// takes 10 to 70 ns.
+    pub fn new(first: bool, classes: Classes) -> ReplyBackoff {
         let found = Found { kept: 0, tried: None, patience: SOON, usual: None, changed: 0 };
         ReplyBackoff {
             classes,
-            stretch,
             awaited: false,
             odd: !first,
             class: 0,
@@ -129,7 +125,7 @@ impl ReplyBackoff {
     pub fn wait(&mut self) -> bool {
         let awaited = std::mem::take(&mut self.awaited);
         if awaited {
-            idle(self.pauses * self.stretch);
+            idle(self.pauses);
         }
         awaited
     }
@@ -248,7 +244,7 @@ mod tests {
     impl Pair {
         fn new() -> Pair {
             Pair {
-                ranks: [true, false].map(|first| ReplyBackoff::new(first, CLASSES, 1)),
+                ranks: [true, false].map(|first| ReplyBackoff::new(first, CLASSES)),
                 messages: 0,
                 now: Instant::now(),
             }
@@ -412,7 +408,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_waited_for_once() {
-        let mut quiet = ReplyBackoff::new(true, CLASSES, 1);
+        let mut quiet = ReplyBackoff::new(true, CLASSES);
         quiet.sent(true, 8, 1, Instant::now);
         assert!(quiet.awaited);
         assert!(quiet.wait());

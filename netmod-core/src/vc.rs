@@ -76,12 +76,6 @@ impl Vc {
         (self.recv_active != NO_RECV).then_some(self.recv_active)
     }
 
-    /// Returns true if the next bytes begin with a header.
-    #[inline]
-    pub(crate) fn is_between(&self) -> bool {
-        self.recv_active == NO_RECV && self.discard == 0 && self.pending_len == 0
-    }
-
     #[inline]
     pub(crate) fn set_recv_active(&mut self, req: ReqId) {
         self.recv_active = req;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use netmod_core::VcLife;
+use netmod_core::{HDR_LEN, VcLife};
 use netmod_fake_fabric::{Operation, Settings};
-use netmod_framed::wire::{FRAME_HEADER, SHORT_BODY};
+use netmod_framed::wire::FRAME_HEADER;
 
 use pair::{Pair, Rank};
 
@@ -31,7 +31,7 @@ fn a_message_that_is_lost_with_the_answer_to_fin_is_told() {
         pair.send(0, &[]);
         let after = pair.world.stats();
         assert_eq!((after.injects, after.failed), (before.injects + 1, before.failed + 1), "seed {seed}");
-        assert!(after.bytes - before.bytes >= (FRAME_HEADER + SHORT_BODY) as u64);
+        assert_eq!(after.bytes - before.bytes, (FRAME_HEADER + HDR_LEN) as u64, "seed {seed}");
         pair.run(Duration::from_secs(10));
         let [sender, receiver] = &pair.ranks[..] else { unreachable!("there are two") };
         let told = !sender.layer.downs.is_empty() || !receiver.layer.downs.is_empty();

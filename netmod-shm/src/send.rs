@@ -239,8 +239,7 @@ impl ShmNetmod {
         let lower = self.segment.as_ref().is_ok_and(|s| s.me() < slot);
         let channel = &mut self.channels[slot];
         if channel.share_token_line(lower) {
-            (channel.token_line, channel.quiet) =
-                (TokenLine::new(lower), ReplyBackoff::new(lower, CLASSES, 1));
+            (channel.token_line, channel.quiet) = (TokenLine::new(lower), ReplyBackoff::new(lower, CLASSES));
         }
     }
 

@@ -25,7 +25,7 @@ use crate::wire::Address;
 /// Version of the section.
 pub const VERSION: u16 = 1;
 /// Version of the frames. Peers of another version are rejected.
-pub const PROTOCOL: u16 = 4;
+pub const PROTOCOL: u16 = 5;
 /// Maximum number of ports in a card.
 pub const MAX_PORTS: usize = 16;
 /// Minimum useful frame length, in bytes.

@@ -1,5 +1,4 @@
-//! Small messages over libfabric: of a burst the first one leaves at once, the others go together;
-//! of two that are alike, the second one is cut short.
+//! Small messages over libfabric: of a burst the first one leaves at once, the others go together.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -118,24 +117,13 @@ fn of_a_burst_without_a_further_call_the_others_leave_as_well() {
     });
 }
 
-/// A message that differs from the last one only in up to 16 bytes of payload takes 32 bytes of the
-/// device, headers included.
+/// A message of up to 16 bytes of payload takes 48 bytes of the device, headers included, whatever
+/// the last one was.
 #[test]
-fn a_message_like_the_last_takes_a_short_frame() {
+fn a_message_takes_a_frame_of_its_header_and_of_what_does_not_fit_in_it() {
     let (quiet, sent) = (&Barrier::new(2), &Barrier::new(2));
     // Tag, bytes, and the length of the frame.
-    let messages = [
-        (1, 8, 48),
-        (1, 8, 32),
-        (2, 8, 48),
-        (2, 8, 32),
-        (2, 4, 48),
-        (2, 4, 32),
-        (2, 16, 48),
-        (2, 16, 32),
-        (2, 17, 65),
-        (2, 16, 32),
-    ];
+    let messages = [(1, 8, 48), (1, 8, 48), (2, 8, 48), (2, 0, 48), (2, 16, 48), (2, 17, 65), (2, 16, 48)];
     two(|dev, fabric| {
         let world = dev.world();
         quiet.wait();

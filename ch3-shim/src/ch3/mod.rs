@@ -263,7 +263,7 @@ unsafe impl Upper<NetSet> for Ch3 {
             Event::NewPeer { peer, netmod } => self.new_peer(io, peer, netmod),
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
-            Event::Rx { .. } | Event::Header { .. } | Event::RecvDone { .. } => {}
+            Event::Rx { .. } | Event::RecvDone { .. } => {}
             Event::RmaDone { vc, op, result } => self.rma_done(io, vc, ReqId::from_wire(op), result),
         }
     }

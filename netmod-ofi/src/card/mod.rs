@@ -48,7 +48,7 @@ pub use pair::pair;
 /// Version of the section.
 pub const VERSION: u16 = 2;
 /// Version of the frames. Peers of another version are rejected.
-pub const PROTOCOL: u16 = 3;
+pub const PROTOCOL: u16 = 4;
 /// Maximum number of domains in a card.
 pub const MAX_DOMAINS: usize = 16;
 /// Maximum length of a provider's, fabric's or domain's name, in bytes.

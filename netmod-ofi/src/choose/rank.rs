@@ -61,8 +61,8 @@ pub fn wants_parts(provider: &str, congestion: &str) -> bool {
     over_tcp && !has_thread(provider) && netmod_nics::is_paced(congestion)
 }
 
-/// Returns true if a provider's sender writes to the memory that its receiver polls. Polling too
-/// early then delays the message: it takes the lock of a region that both have mapped.
+/// Returns true if a provider's sender writes to the memory that its receiver polls: the cores of
+/// the two do all the work.
 pub fn shares_lines(provider: &str) -> bool {
     provider == "shm"
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_disturb_where_both_sides_use_the_same_memory() {
+    fn buffers_take_one_message_where_both_sides_use_the_same_memory() {
         for (name, ..) in KNOWN {
             assert_eq!(shares_lines(name), *name == "shm", "{name}");
             let always = ["shm", "sockets"].contains(name);

@@ -9,7 +9,6 @@ use netmod_core::{Core, Event, Events, Time, VcError, VcErrorKind, VcId};
 
 use netmod_connection::RejectReason;
 
-use crate::backoff::Backoff;
 use crate::book::Dest;
 use crate::conn::{Action, Env, Manager, Offer, PeerTerms, To};
 use crate::device::{Device, Port, Refused, Words};
@@ -255,8 +254,6 @@ impl<D: Device> FrameNetmod<D> {
                 return self.fail(core, vc, VcError::new(VcErrorKind::Unreachable, who, text));
             }
         };
-        let first = self.links.get(vc).is_some_and(|l| self.connections.manager.identity().me() < l.peer);
-        let backoff = self.ports[dest.port].looks_disturb().then(|| Box::new(Backoff::new(first)));
         let frame = (peer.frame as usize).min(self.settings.frame).min(self.ports[dest.port].frame_max());
         let Some(l) = self.links.get_mut(vc) else { return };
         // The VC may have been down: the peer is another process of that name, or had ended the
@@ -265,12 +262,11 @@ impl<D: Device> FrameNetmod<D> {
         let window = u32::from(peer.window);
         let open = Open::new(dest, peer.slot, frame, window);
         l.open = Some(if D::WHOLE_BUFFERS {
-            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.flow.window))
+            open.costing(cost(peer.frame as usize, window), cost(self.settings.frame, self.window))
         } else {
             open
         });
-        (l.via, l.traffic.backoff) = (to, backoff);
-        (l.probe, l.life.unread) = (None, false);
+        (l.via, l.probe, l.life.unread) = (to, None, false);
         core.reset_receive(vc);
         if let Some(v) = core.vc_mut(vc) {
             v.stats.connects += 1;
@@ -287,7 +283,6 @@ impl<D: Device> FrameNetmod<D> {
         self.liveness.unwatch(vc);
         let Some(l) = self.links.get_mut(vc) else { return };
         l.ready = false;
-        (l.traffic.backoff, self.flow.awaited) = (None, None);
         let open = l.open.take();
         l.life.unread = open.is_some_and(|open| !open.is_idle());
         if let (Some(stalled), Some(open)) = (l.stalled.take(), open)

@@ -339,11 +339,6 @@ pub trait Port: Debug + Send {
         usize::MAX
     }
 
-    /// Returns true if polls disturb the sender, because both use the same lines of memory.
-    fn looks_disturb(&self) -> bool {
-        false
-    }
-
     /// Sends a short frame at once.
     ///
     /// # Errors

@@ -8,7 +8,6 @@
 
 mod actions;
 mod addresses;
-mod backoff;
 mod book;
 mod clock;
 pub mod conn;
@@ -16,7 +15,6 @@ mod connections;
 pub mod device;
 mod ending;
 mod endpoints;
-mod flow;
 pub mod life;
 mod link;
 mod liveness;

@@ -1,28 +1,13 @@
 //! The netmod's part of a VC: its connection, its windows, and what waits to be sent.
 
-use netmod_core::apart::halves;
-use netmod_core::{
-    Core, HDR_LEN, Header, Message, PeerName, RxBytes, SendQueue, Time, VcError, VcErrorKind, VcId,
-};
+use netmod_core::{Core, HDR_LEN, Message, PeerName, SendQueue, Time, VcError, VcErrorKind, VcId};
 
-use crate::backoff::{Backoff, Counts};
 use crate::book::Dest;
 use crate::conn::To;
 use crate::device::Route;
 use crate::endpoints::Endpoints;
 use crate::loss_probe::LossProbe;
-use crate::wire::{FRAME_HEADER, FrameHeader, Kind, SHORT_BODY, SHORT_FRAME, Slot, UNIT, units};
-
-/// A half of a message's header, in words.
-pub(crate) type Half = [u64; 2];
-
-/// The first words of what a frame carries.
-#[inline(always)]
-fn half(bytes: RxBytes<'_>) -> Option<Half> {
-    let bytes = bytes.first::<16>()?;
-    let (words, _) = bytes.as_chunks();
-    Some([u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])])
-}
+use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot, UNIT, units};
 
 /// Copies as much of a message as a frame has room for; its header is not cut. Returns the number
 /// of bytes, and true if that was the rest.
@@ -45,15 +30,6 @@ pub(crate) struct Stalled {
     pub(crate) len: usize,
 }
 
-/// A value for each direction of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-struct Duplex<T> {
-    /// For frames to the peer.
-    out: T,
-    /// For frames from the peer.
-    inc: T,
-}
-
 /// The open connection of a VC: its windows and counters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
@@ -66,7 +42,8 @@ pub(crate) struct Open {
     /// Units that may be on their way.
     window: u32,
     /// Least units that a frame takes of the peer's window, and of this side's; see [`cost`].
-    cost: Duplex<u32>,
+    cost_out: u32,
+    cost_in: u32,
     /// Units that were sent, and that the peer has given back.
     sent: u32,
     returned: u32,
@@ -76,9 +53,6 @@ pub(crate) struct Open {
     /// Numbers of the next DATA frame out and in.
     next_out: u32,
     next_in: u32,
-    /// First halves of the last bodies as long as a header. Nearly all are headers; of others both
-    /// sides take the same.
-    lone: Duplex<Half>,
     /// True if frames may be lost: the peer is to be asked how many it has sent.
     pub(crate) probing: bool,
     /// True if the peer has asked so.
@@ -96,8 +70,6 @@ pub(crate) enum Wrong {
     Returned,
     /// The peer has sent more than its window.
     Window,
-    /// A frame is not of the length that its kind has.
-    Length,
 }
 
 /// Returns the least units that a frame takes of the window of a receiver whose frames fill a
@@ -116,14 +88,14 @@ impl Open {
             theirs,
             frame: frame.min((window as usize / 4 * UNIT).saturating_sub(1)),
             window,
-            cost: Duplex::default(),
+            cost_out: 0,
+            cost_in: 0,
             sent: 0,
             returned: 0,
             taken: 0,
             told: 0,
             next_out: 0,
             next_in: 0,
-            lone: Duplex::default(),
             probing: false,
             asked: false,
             refused_since: Time::NEVER,
@@ -133,14 +105,14 @@ impl Open {
     /// Returns the connection with frames that take more than their bytes, of the peer's window and
     /// of this side's.
     pub(crate) fn costing(self, cost_out: u32, cost_in: u32) -> Open {
-        Open { cost: Duplex { out: cost_out, inc: cost_in }, ..self }
+        Open { cost_out, cost_in, ..self }
     }
 
     /// Returns the length of the longest frame that the peer's window has room for now.
     #[inline]
     pub(crate) fn room(&self) -> usize {
         let left = self.window - self.sent.wrapping_sub(self.returned);
-        if left < self.cost.out {
+        if left < self.cost_out {
             return 0;
         }
         (left as usize * UNIT).saturating_sub(1).min(self.frame)
@@ -157,29 +129,6 @@ impl Open {
         self.other(Kind::Data, self.next_out)
     }
 
-    /// The body of a SHORT frame that says this header, if one can.
-    #[inline]
-    pub(crate) fn shorten(&self, hdr: &Header) -> Option<Half> {
-        let [first, second] = halves(hdr);
-        (first == self.lone.out).then_some(second)
-    }
-
-    /// The next SHORT frame, with this body.
-    #[inline]
-    pub(crate) fn short_frame(&self, said: Half) -> [u8; SHORT_FRAME] {
-        let mut frame = [0; SHORT_FRAME];
-        let (words, _) = frame.as_chunks_mut::<8>();
-        (words[2], words[3]) = (said[0].to_le_bytes(), said[1].to_le_bytes());
-        frame[..FRAME_HEADER].copy_from_slice(&self.other(Kind::Short, self.next_out).to_bytes());
-        frame
-    }
-
-    /// Notes that a header has gone alone in a frame.
-    #[inline]
-    pub(crate) fn lone_sent(&mut self, hdr: &Header) {
-        [self.lone.out, _] = halves(hdr);
-    }
-
     /// The header of another frame.
     #[inline]
     pub(crate) fn other(&self, kind: Kind, seq: u32) -> FrameHeader {
@@ -191,10 +140,10 @@ impl Open {
         FrameHeader { ask: self.probing, ..self.other(Kind::Credit, self.next_out) }
     }
 
-    /// Counts a sent DATA or SHORT frame of so many bytes.
+    /// Counts a sent DATA frame of so many bytes.
     #[inline]
     pub(crate) fn data_sent(&mut self, bytes: usize) {
-        self.sent = self.sent.wrapping_add(units(bytes).max(self.cost.out));
+        self.sent = self.sent.wrapping_add(units(bytes).max(self.cost_out));
         self.next_out = self.next_out.wrapping_add(1);
         self.told = self.taken;
     }
@@ -211,12 +160,6 @@ impl Open {
     /// If some of them have not come.
     pub(crate) fn on_count(&self, frames: u32) -> Result<(), Wrong> {
         if frames == self.next_in { Ok(()) } else { Err(Wrong::Gap) }
-    }
-
-    /// Returns the counts of DATA and SHORT frames, given how many have come in all.
-    #[inline]
-    pub(crate) fn counts(&self, all: u32) -> Counts {
-        Counts { all, came: self.next_in, gone: self.next_out }
     }
 
     /// Returns the number of DATA frames sent.
@@ -238,8 +181,8 @@ impl Open {
         Ok(more > 0)
     }
 
-    /// A DATA or SHORT frame of so many bytes has come, and is handled before the next poll.
-    /// `window` is this side's, in units.
+    /// A DATA frame of so many bytes has come, and is handled before the next poll. `window` is
+    /// this side's, in units.
     ///
     /// # Errors
     /// If it is not the next one, or more than the window allows.
@@ -249,33 +192,8 @@ impl Open {
             return Err(Wrong::Gap);
         }
         self.next_in = seq.wrapping_add(1);
-        self.taken = self.taken.wrapping_add(units(bytes).max(self.cost.inc));
+        self.taken = self.taken.wrapping_add(units(bytes).max(self.cost_in));
         if self.taken.wrapping_sub(self.told) > window { Err(Wrong::Window) } else { Ok(()) }
-    }
-
-    /// Looks at what a DATA or SHORT frame carries: the second half of it, if it is as long as a
-    /// header, whose first half is [`Open::lone_in`] then.
-    ///
-    /// # Errors
-    /// If a SHORT frame has another length than such a frame has.
-    #[inline]
-    pub(crate) fn read(&mut self, kind: Kind, body: RxBytes<'_>) -> Result<Option<Half>, Wrong> {
-        if kind == Kind::Short {
-            return if body.len() == SHORT_BODY { Ok(half(body)) } else { Err(Wrong::Length) };
-        }
-        if body.len() == HDR_LEN
-            && let Some(first) = half(body)
-        {
-            self.lone.inc = first;
-            return Ok(half(body.skip(HDR_LEN / 2)));
-        }
-        Ok(None)
-    }
-
-    /// The first half of the last body as long as a header.
-    #[inline]
-    pub(crate) fn lone_in(&self) -> Half {
-        self.lone.inc
     }
 
     /// Returns true if a CREDIT is due: it tells the peer what this side has taken, for lack of a
@@ -309,8 +227,6 @@ pub(crate) struct Traffic {
     pub(crate) in_flight: u32,
     /// One-sided transfers under way.
     pub(crate) transfers: u32,
-    /// Reply back-off of the open connection, if polls disturb the sender.
-    pub(crate) backoff: Option<Box<Backoff>>,
 }
 
 /// The netmod's part of a VC.

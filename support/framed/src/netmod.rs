@@ -18,7 +18,6 @@ use crate::clock::Clock;
 use crate::conn::{Manager, Params};
 use crate::connections::Connections;
 use crate::device::{Device, Opened, Port, Settings};
-use crate::flow::Flow;
 use crate::link::FrameVc;
 use crate::liveness::Liveness;
 use crate::outbox::Outbox;
@@ -68,7 +67,8 @@ pub struct FrameNetmod<D: Device> {
     pub(crate) addresses: Addresses,
     pub(crate) outbox: Outbox,
     pub(crate) work: Work,
-    pub(crate) flow: Flow,
+    /// The receive window that each peer may use, in units.
+    pub(crate) window: u32,
     pub(crate) transfers: Transfers<<D::Port as Port>::Registration>,
     pub(crate) waiter: Option<Waiter>,
     pub(crate) liveness: Liveness,
@@ -111,7 +111,7 @@ impl<D: Device> FrameNetmod<D> {
             addresses: Addresses::default(),
             outbox: Outbox::default(),
             work: Work::new(),
-            flow: Flow::new((settings.window / UNIT) as u32),
+            window: (settings.window / UNIT) as u32,
             transfers: Transfers::new(settings.register_max, D::WORDS.settings),
             waiter,
             liveness: Liveness::new(life),

@@ -10,9 +10,6 @@ use crate::netmod::FrameNetmod;
 use crate::token::token;
 use crate::wire::{FRAME_HEADER, FrameHeader, Kind, Slot};
 
-/// Checks of a device's only port in one poll for an awaited reply.
-const LOOKS: u32 = 8;
-
 impl<D: Device> FrameNetmod<D> {
     /// Handles completions as far as the batch of events has room.
     #[inline]
@@ -20,22 +17,12 @@ impl<D: Device> FrameNetmod<D> {
         if !self.work.backlog.is_empty() && !self.work_off(core, events) {
             return;
         }
-        let mut looks = 1;
-        if let Some(vc) = self.flow.awaited.take() {
-            self.wait_for_reply(vc);
-            looks = if self.ports.len() == 1 { LOOKS } else { 1 };
-        }
         for port in 0..self.ports.len() {
             let room = events.room();
             if room == 0 {
                 return;
             }
-            let mut n = self.ports[port].poll(room);
-            while n == 0 && looks > 1 {
-                n = self.ports[port].poll(room);
-                looks -= 1;
-            }
-            for i in 0..n {
+            for i in 0..self.ports[port].poll(room) {
                 // Frames are the most frequent completions: they take the shortest path, and are
                 // read in place.
                 match self.ports[port].completion(i) {
@@ -63,13 +50,6 @@ impl<D: Device> FrameNetmod<D> {
     #[inline(never)]
     fn keep(&mut self, port: usize, done: Done) {
         self.work.backlog.push_back((port, done));
-    }
-
-    #[inline(never)]
-    fn wait_for_reply(&mut self, vc: VcId) {
-        if let Some(backoff) = self.links.get_mut(vc).and_then(|l| l.traffic.backoff.as_mut()) {
-            backoff.wait();
-        }
     }
 
     /// Handles a completion, unless it must wait behind earlier ones, or for the engine.
@@ -201,7 +181,7 @@ impl<D: Device> FrameNetmod<D> {
             p.release(buffer);
             return true;
         };
-        if !matches!(header.kind, Kind::Data | Kind::Short) {
+        if header.kind != Kind::Data {
             return self.other_frame(core, port, (buffer, at, len), header, events);
         }
         let now = self.clock.now;
@@ -216,28 +196,23 @@ impl<D: Device> FrameNetmod<D> {
             return true;
         };
         let right = open
-            .on_data(header.seq, len as usize, self.flow.window)
+            .on_data(header.seq, len as usize, self.window)
             .and_then(|()| open.on_returned(header.returned));
-        let right = right.and_then(|room| Ok((room, open.read(header.kind, bytes.skip(FRAME_HEADER))?)));
-        let (made_room, alone) = match right {
-            Ok(right) => right,
+        let made_room = match right {
+            Ok(made_room) => made_room,
             Err(wrong) => {
                 p.release(buffer);
                 self.wrong(core, vc, wrong);
                 return true;
             }
         };
-        self.flow.taken = self.flow.taken.wrapping_add(1);
         let body = len - FRAME_HEADER as u32;
-        if let Some(alone) = alone {
-            events.push_header(vc, [open.lone_in(), alone]);
-            p.release(buffer);
-        } else if body > 0 {
+        if body > 0 {
             events.push_rx(vc, p.lend(buffer, at + FRAME_HEADER as u32, body, token(port, buffer)));
         } else {
             p.release(buffer);
         }
-        if open.owes_credit(self.flow.window) {
+        if open.owes_credit(self.window) {
             self.send_credit(core, vc);
         }
         if made_room && waits {
@@ -269,10 +244,6 @@ impl<D: Device> FrameNetmod<D> {
             Wrong::Window => (
                 VcErrorKind::Protocol,
                 "protocol violation: it has sent more than its window allows; do both run the same version?".into(),
-            ),
-            Wrong::Length => (
-                VcErrorKind::Protocol,
-                "protocol violation: a SHORT frame of another length than it has; do both run the same version?".into(),
             ),
         };
         self.fail(core, vc, VcError::new(kind, peer, text));
@@ -340,7 +311,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             Kind::FinAck => self.manage(core, |m, env| m.on_fin_ack(vc, env)),
             Kind::Reset => self.manage(core, |m, env| m.on_reset(vc, env)),
-            Kind::Data | Kind::Short | Kind::Credit | Kind::Dial | Kind::Answer => {}
+            Kind::Data | Kind::Credit | Kind::Dial | Kind::Answer => {}
         }
         self.report_pending(events);
         true

@@ -7,7 +7,7 @@ use crate::link::{FrameVc, OVERHEAD, Stalled, copy_message};
 use crate::netmod::{FrameNetmod, FrameStats};
 use crate::probes::CREDIT_MAX;
 use crate::shutdown::Ending;
-use crate::wire::{FRAME_HEADER, SHORT_FRAME, put_header};
+use crate::wire::{FRAME_HEADER, put_header};
 
 impl<D: Device> FrameNetmod<D> {
     #[cold]
@@ -41,9 +41,6 @@ impl<D: Device> FrameNetmod<D> {
         }
         l.traffic.sent_in = self.clock.polls;
         let sent = Self::send_alone(l, &mut self.ports, &mut self.stats, vc, hdr, data);
-        if let (Some(backoff), Some(open), true) = (&mut l.traffic.backoff, &l.open, sent.is_ok()) {
-            self.flow.awaited = backoff.sent(data.len(), open.counts(self.flow.taken)).then_some(vc);
-        }
         self.counted(core, vc, data.len(), sent)
     }
 
@@ -76,20 +73,6 @@ impl<D: Device> FrameNetmod<D> {
     ) -> Result<(), Refused> {
         let Some(open) = &mut l.open else { return Err(Refused::Again) };
         let port = &mut ports[open.dest.port];
-        let alone = data.is_empty();
-        if alone
-            && SHORT_FRAME <= port.inject_max()
-            && let Some(said) = open.shorten(hdr)
-        {
-            if SHORT_FRAME > open.room() {
-                return Err(Refused::Again);
-            }
-            // The implied first half stays the same.
-            port.inject(&open.short_frame(said), open.dest.addr)?;
-            open.data_sent(SHORT_FRAME);
-            stats.injected += 1;
-            return Ok(());
-        }
         let len = OVERHEAD + data.len();
         if len > open.room() || l.traffic.in_flight >= port.share() {
             return Err(Refused::Again);
@@ -107,9 +90,6 @@ impl<D: Device> FrameNetmod<D> {
             }
         };
         open.data_sent(len);
-        if alone {
-            open.lone_sent(hdr);
-        }
         l.traffic.in_flight += u32::from(!injected);
         *(if injected { &mut stats.injected } else { &mut stats.sent }) += 1;
         Ok(())
@@ -247,7 +227,7 @@ impl<D: Device> FrameNetmod<D> {
             if self.outbox.is_waiting() && self.outbox.is_behind(open.dest) {
                 return self.work.wanting.add(vc);
             }
-            if open.owes_credit(self.flow.window) {
+            if open.owes_credit(self.window) {
                 self.send_credit(core, vc);
             }
             // Sending the credit may have shown that the connection is broken.
@@ -265,7 +245,7 @@ impl<D: Device> FrameNetmod<D> {
                     }
                     return;
                 }
-                let owes = l.open.is_some_and(|o| o.owes_credit(self.flow.window));
+                let owes = l.open.is_some_and(|o| o.owes_credit(self.window));
                 l.ready = self.shutdown.ending == Ending::No && !owes;
                 if let Some(open) = &mut l.open {
                     open.refused_since = Time::NEVER;
@@ -336,13 +316,9 @@ impl<D: Device> FrameNetmod<D> {
         // The count of returned units may have grown since the frame was filled.
         let frame = port.buffer(f.buffer);
         frame[..FRAME_HEADER].copy_from_slice(&open.header().to_bytes());
-        let alone: Option<Header> = frame[FRAME_HEADER..f.len].try_into().ok();
         match give(port, f.buffer, f.len, open.dest.addr, vc) {
             Ok(injected) => {
                 open.data_sent(f.len);
-                if let Some(hdr) = alone {
-                    open.lone_sent(&hdr);
-                }
                 l.traffic.in_flight += u32::from(!injected);
                 open.refused_since = Time::NEVER;
                 *(if injected { &mut self.stats.injected } else { &mut self.stats.sent }) += 1;

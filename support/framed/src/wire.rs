@@ -11,9 +11,8 @@
 //! | 8 | 4 | token of that slot |
 //! | 12 | 4 | a number that depends on the kind; otherwise zero |
 //!
-//! The number, modulo 2^32, is: for DATA and SHORT, that of the frame in its connection; for
-//! CREDIT, FIN and FIN_ACK, the DATA and SHORT frames sent so far; for RESET, its earlier
-//! transmissions.
+//! The number, modulo 2^32, is: for DATA, that of the frame in its connection; for CREDIT,
+//! FIN and FIN_ACK, the DATA frames sent so far; for RESET, its earlier transmissions.
 //!
 //! | kind | body |
 //! |---|---|
@@ -24,29 +23,18 @@
 //! | 5 FIN | none: no DATA follows |
 //! | 6 FIN_ACK | none: answer to FIN; nothing at all follows |
 //! | 7 RESET | none: the connection is gone |
-//! | 8 SHORT | 16 bytes, the second half of a message's header |
 //!
 //! The terms in a CREDIT let a receiver that does not know the connection answer by RESET. Slot and
 //! token of a DIAL are those of the *sender*, which knows no others.
 //!
-//! SHORT stands for a DATA frame with a body of 32 bytes, a message's header alone. The first 16
-//! bytes of that body are those of the last such body of the connection in this direction, or zero.
-//! Messages in a row mostly differ in the second half only, and some devices are slower with frames
-//! of more than 32 bytes.
-//!
 //! Each side makes slots and tokens for itself, and announces them in the terms of the handshake. A
 //! frame whose token is not that of its slot belongs to an earlier connection or to an
-//! unauthenticated peer. It is dropped.
+//! unauthenticated peer. It is dropped. So is a frame of another kind.
 
-use netmod_core::Header;
-use netmod_core::apart::halves;
+use netmod_core::{Header, apart};
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER: usize = 16;
-/// Bytes of the body of [`Kind::Short`].
-pub const SHORT_BODY: usize = 16;
-/// Bytes of a SHORT frame, header and all.
-pub const SHORT_FRAME: usize = FRAME_HEADER + SHORT_BODY;
 /// Bytes of a window's unit. A frame of `n` bytes in all takes `1 + n / UNIT` units. Where a frame
 /// fills a whole buffer of the receiver, each takes as many as the longest one, but at most a
 /// quarter of the window.
@@ -70,8 +58,6 @@ pub enum Kind {
     FinAck = 6,
     /// The connection is gone.
     Reset = 7,
-    /// The second half of a message's header, whose first one goes without saying.
-    Short = 8,
 }
 
 impl Kind {
@@ -85,7 +71,6 @@ impl Kind {
             5 => Kind::Fin,
             6 => Kind::FinAck,
             7 => Kind::Reset,
-            8 => Kind::Short,
             _ => return None,
         })
     }
@@ -150,12 +135,12 @@ impl FrameHeader {
     }
 }
 
-/// Copies a message's header, word by word, as [`halves`] reads it.
+/// Copies a message's header word by word, since it may just have been written so ([`apart`]).
 #[inline]
 pub fn put_header(hdr: &Header, to: &mut [u8]) {
-    let (to, _) = to.as_chunks_mut::<8>();
-    for (to, word) in to.iter_mut().zip(halves(hdr).as_flattened()) {
-        *to = word.to_le_bytes();
+    let ((words, _), (to, _)) = (hdr.as_chunks::<8>(), to.as_chunks_mut::<8>());
+    for (to, word) in to.iter_mut().zip(words) {
+        *to = apart(u64::from_ne_bytes(*word)).to_ne_bytes();
     }
 }
 
@@ -191,21 +176,29 @@ mod tests {
                 let mut b = [0x5a; FRAME_HEADER];
                 (b[0], b[1]) = (kind, zero);
                 let parsed = FrameHeader::parse(&b);
-                let known = (1..=8).contains(&kind) && zero == 0 || (kind, zero) == (2, 1);
+                let known = (1..=7).contains(&kind) && zero == 0 || (kind, zero) == (2, 1);
                 assert_eq!(parsed.is_some(), known);
                 assert!(parsed.is_none_or(|h| h.to_bytes() == b));
             }
         }
     }
 
+    /// Earlier versions cut headers short in frames of kind 8.
     #[test]
-    fn a_short_frame_is_a_header_and_half_of_another_one() {
+    fn a_frame_of_the_kind_that_is_gone_is_as_unknown_as_any() {
+        let known = FrameHeader { kind: Kind::Data, ask: false, returned: 0, slot: Slot::default(), seq: 0 };
+        let of =
+            |kind| FrameHeader::parse(&[&[kind][..], &known.to_bytes()[1..]].concat().try_into().unwrap());
+        assert_eq!([1, 8, 9, 255].map(of), [Some(known), None, None, None]);
+        assert_eq!([8, 9, 255].map(Kind::from_wire), [None; 3]);
+    }
+
+    #[test]
+    fn a_header_is_copied_whole_and_nothing_behind_it() {
         let hdr: Header = core::array::from_fn(|i| i as u8 + 1);
         let mut copy = [0; 33];
         put_header(&hdr, &mut copy[..32]);
         assert_eq!((&copy[..32], copy[32]), (&hdr[..], 0));
-        // Its body is the other half.
-        assert_eq!((FRAME_HEADER, SHORT_FRAME), (hdr.len() / 2, hdr.len()));
     }
 
     #[test]

@@ -71,10 +71,6 @@ impl device::Port for Port {
         self.endpoint.traits().easy
     }
 
-    fn looks_disturb(&self) -> bool {
-        self.endpoint.traits().shares_lines
-    }
-
     #[inline]
     fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused> {
         self.endpoint.inject(frame, to)

@@ -210,7 +210,7 @@ impl Manager {
                 None => self.dialled(slot, port, bytes, env),
             },
             Kind::Answer => self.answered(slot, port, bytes, env),
-            Kind::Data | Kind::Short | Kind::Credit | Kind::Fin | Kind::FinAck | Kind::Reset => {}
+            Kind::Data | Kind::Credit | Kind::Fin | Kind::FinAck | Kind::Reset => {}
         }
         self.carry_out(env);
     }

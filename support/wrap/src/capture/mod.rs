@@ -154,10 +154,6 @@ impl<N: Netmod> Capture<N> {
                     self.came(vc, buf.bytes());
                     continue;
                 }
-                Seen::Header(vc, hdr) => {
-                    self.came(vc, RxBytes::from_slice(&hdr));
-                    continue;
-                }
             };
             match *other {
                 Event::Up { vc } => self.event_of(What::Up, vc, ""),
@@ -177,7 +173,6 @@ impl<N: Netmod> Capture<N> {
                 }
                 // Received bytes come by other events.
                 Event::Rx { .. }
-                | Event::Header { .. }
                 | Event::RecvDone { .. }
                 | Event::NeedCard { .. }
                 | Event::RmaDone { .. } => {}

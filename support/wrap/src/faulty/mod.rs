@@ -216,7 +216,6 @@ impl<N: Netmod> Faulty<N> {
                     self.inner.release(buf);
                     (vc, self.hold_back(vc, bytes))
                 }
-                Event::Header { vc, hdr } => (vc, self.hold_back(vc, hdr.to_vec())),
                 Event::NewPeer { peer, .. } | Event::PortPeer { peer, .. } => {
                     if self.unknown_peers.chance(self.plan.refuse) {
                         self.stats.refused += 1;
