@@ -9,6 +9,7 @@ pub mod address;
 pub mod card;
 pub mod choose;
 mod config;
+mod error;
 pub mod fi;
 mod leftovers;
 mod ofi;
@@ -16,6 +17,7 @@ mod ofi;
 use netmod_framed::FrameNetmod;
 
 pub use config::OfiConfig;
+pub use error::{FabricError, NoOffer, OpenError, PairError, ProviderProtocol, RouteError};
 pub use ofi::{Ofi, Setup};
 
 /// The libfabric netmod of a process.

@@ -13,6 +13,7 @@ use netmod_framed::wire::UNIT;
 use crate::NAME;
 use crate::card::{CardDomain, FrameLimits, OwnCard, PeerCard, pair};
 use crate::choose::{contexts, has_thread, survey};
+use crate::error::{FabricError, OpenError, RouteError};
 use crate::fi::info::Offer;
 use crate::fi::port::{Options, Port, Share};
 use crate::leftovers::{self, Mark};
@@ -71,6 +72,8 @@ impl Device for Ofi {
     };
     type Config = Setup;
     type Port = Port;
+    type OpenError = OpenError;
+    type RouteError = RouteError;
 
     fn settings(setup: &Setup) -> Settings {
         let cfg = &setup.config;
@@ -86,10 +89,10 @@ impl Device for Ofi {
 
     /// Loads libfabric, selects domains, and opens them. Engines of the same process may share
     /// them.
-    fn open(setup: &Setup, me: PeerName) -> Result<Opened<Ofi>, String> {
+    fn open(setup: &Setup, me: PeerName) -> Result<Opened<Ofi>, OpenError> {
         let cfg = &setup.config;
         let path = (!cfg.library.is_empty()).then(|| Path::new(&cfg.library));
-        let library = Library::load(path).map_err(|e| e.to_string())?;
+        let library = Library::load(path)?;
         let (offers, host) = survey(&library, cfg).into_chosen()?;
         let (mut ports, mut domains, mut frames) = (Vec::new(), Vec::new(), Vec::new());
         let (mut shares, mut notes) = (Vec::new(), Vec::new());
@@ -122,7 +125,7 @@ impl Device for Ofi {
             }
         }
         sweep(&marks);
-        let Some(first) = first else { return Err(notes.join("; ")) };
+        let Some(first) = first else { return Err(OpenError::NoDomain { reasons: notes }) };
         for note in &notes {
             tracing::warn!(note, "a domain of libfabric cannot be opened");
         }
@@ -157,9 +160,9 @@ impl Device for Ofi {
         self.card.write(card)
     }
 
-    fn route_to(&self, card: &Card) -> Result<Route, String> {
-        let section = card.section(NAME).ok_or("its card has no section of the netmod ofi")?;
-        let theirs = PeerCard::parse(section).map_err(|e| e.to_string())?;
+    fn route_to(&self, card: &Card) -> Result<Route, RouteError> {
+        let section = card.section(NAME).ok_or(RouteError::NoSection)?;
+        let theirs = PeerCard::parse(section)?;
         let (mine, yours) = pair(&self.card, &theirs)?;
         Ok(Route {
             port: mine as u8,
@@ -227,7 +230,7 @@ fn open_port(
     cfg: &OfiConfig,
     options: Options,
     process: u32,
-) -> Result<(Port, String), String> {
+) -> Result<(Port, String), FabricError> {
     let open = |contexts| Port::of(library, offer, options, Share { contexts, process });
     let shared = match contexts(cfg, offer.facts()) {
         Ok(contexts) => open(contexts).map_err(|why| Some(format!("a scalable one cannot be opened: {why}"))),

@@ -1,9 +1,17 @@
-//! Errors of ports.
+//! Errors: of ports, of opening them, of routes to peers.
 
 use std::io;
 use std::path::PathBuf;
 
 use hca::{Errno, Gid};
+use hca_ibv::DevicesError;
+use netmod_core::card::CardError;
+use netmod_framed::device;
+use netmod_framed::memory::BlockError;
+use netmod_matching::quote;
+
+/// The reason why a port refuses a call.
+pub(crate) type Refused = device::Refused<PortError>;
 
 /// The reason why a port, or something of it, cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +29,8 @@ pub enum PortError {
     #[error("no random numbers: {0}")]
     Random(getrandom::Error),
     /// Memory for buffers cannot be had.
-    #[error("{0}")]
-    Memory(String),
+    #[error(transparent)]
+    Memory(#[from] BlockError),
     /// A completion queue is too small.
     #[error(
         "{device}: a completion queue has {entries} entries, and {receives} receive buffers need {fixed}; set NETMOD_VERBS_RX_MEMORY lower"
@@ -84,6 +92,38 @@ pub enum PortError {
     /// The endpoint is closed.
     #[error("the endpoint is closed")]
     EndpointClosed,
+    /// The endpoint is being closed.
+    #[error("the connection is being closed")]
+    Closing,
+    /// The endpoint is not connected.
+    #[error("the connection is not made yet")]
+    NotConnected,
+    /// The connection was closed.
+    #[error("the connection is closed")]
+    ConnectionClosed,
+    /// The connection's queue pair is gone.
+    #[error("the connection has failed")]
+    ConnectionFailed,
+    /// The connection or the device has failed earlier.
+    #[error("{0}")]
+    Broken(Box<str>),
+    /// A transfer is longer than a work request can be.
+    #[error("a transfer is longer than 4 GiB")]
+    LongTransfer,
+    /// The address was removed.
+    #[error("the address is not known any more")]
+    AddressUnknown,
+    /// A datagram is longer than the path's MTU allows.
+    #[error("a handshake of {len} bytes is longer than a packet ({most}); is the link's MTU right?")]
+    LongDatagram {
+        /// Its length in bytes.
+        len: u32,
+        /// Most bytes.
+        most: usize,
+    },
+    /// A datagram was refused.
+    #[error("a datagram: {0}")]
+    Datagram(Errno),
     /// The port is closed.
     #[error("the port is closed")]
     Closed,
@@ -99,6 +139,61 @@ pub enum PortError {
     /// The peer has dialled by XRC, and this port does not use it.
     #[error("it has dialled by XRC, which is not in use here; is its card of this process?")]
     XrcUnused,
+}
+
+/// The reason why no port was opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The devices cannot be listed.
+    #[error(transparent)]
+    Devices(#[from] DevicesError),
+    /// There is no device.
+    #[error("this host has no device of verbs; `ibv_devices` lists them")]
+    NoDevice,
+    /// No port is usable.
+    #[error("no port of verbs can be used: {}", .reasons.join("; "))]
+    NoPort {
+        /// The reason for each port or device.
+        reasons: Vec<String>,
+    },
+}
+
+/// The reason why two processes have no pair of ports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PairError {
+    /// The versions of the frames differ.
+    #[error(
+        "its frames are of version {theirs}, those of this process of version {mine}; start all processes with the same netmod"
+    )]
+    Protocol {
+        /// The peer's version.
+        theirs: u16,
+        /// This process's.
+        mine: u16,
+    },
+    /// No port of one side reaches one of the other.
+    #[error(
+        "no port of this process has a route to one of the peer's: {}; NETMOD_VERBS_DEVICE and NETMOD_VERBS_GID choose others",
+        quote(.reasons)
+    )]
+    NoRoute {
+        /// The reason for each pair of ports.
+        reasons: Vec<String>,
+    },
+}
+
+/// The reason why there is no route to a peer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The peer does not use this netmod.
+    #[error("its card has no section of netmod verbs")]
+    NoSection,
+    /// The peer's card is invalid.
+    #[error(transparent)]
+    Card(#[from] CardError),
+    /// No two ports reach each other.
+    #[error(transparent)]
+    Pair(#[from] PairError),
 }
 
 /// Returns the text that says that the GID of a port is gone.

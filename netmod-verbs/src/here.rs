@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::config::VerbsConfig;
-use hca_ibv::{Devices, IbvHca};
+use hca_ibv::{Devices, DevicesError, IbvHca};
 
 use crate::verbs::{Setup, Source};
 
@@ -14,17 +14,17 @@ struct Library {
 }
 
 impl Library {
-    fn load(&self) -> Result<Devices, String> {
+    fn load(&self) -> Result<Devices, DevicesError> {
         Devices::load(self.path.as_deref())
     }
 }
 
 impl Source<IbvHca> for Library {
-    fn names(&self) -> Result<Vec<String>, String> {
+    fn names(&self) -> Result<Vec<String>, DevicesError> {
         self.load()?.names()
     }
 
-    fn open(&self, name: &str) -> Result<IbvHca, String> {
+    fn open(&self, name: &str) -> Result<IbvHca, DevicesError> {
         self.load()?.open(name)
     }
 }

@@ -21,6 +21,8 @@ mod wire;
 use netmod_framed::FrameNetmod;
 
 pub use config::VerbsConfig;
+pub use error::{OpenError, PairError, PortError, RouteError};
+pub use hca_ibv::DevicesError;
 pub use pair::pair;
 pub use verbs::{Setup, Source, Verbs, survey};
 

@@ -6,9 +6,10 @@ use core::net::IpAddr;
 use hca::{Gid, GidKind};
 use netmod_matching::address::in_subnet;
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Class, quote, spread};
+use netmod_matching::{Class, spread};
 
 use crate::card::{CardPort, VerbsCard};
+use crate::error::PairError;
 use crate::wire::Address;
 
 /// Returns the positions of the two ports that talk to each other, this process's first.
@@ -17,13 +18,10 @@ use crate::wire::Address;
 /// different ones.
 ///
 /// # Errors
-/// The reason why there is no pair, as text.
-pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), String> {
+/// The reason why there is no pair.
+pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), PairError> {
     if mine.protocol != theirs.protocol {
-        return Err(format!(
-            "its frames are of version {}, those of this process of version {}; start all processes with the same netmod",
-            theirs.protocol, mine.protocol
-        ));
+        return Err(PairError::Protocol { theirs: theirs.protocol, mine: mine.protocol });
     }
     // The card with the smaller bytes is on the left, on both sides.
     let (a, b) = (mine.body(), theirs.body());
@@ -38,18 +36,15 @@ pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), Stri
     decided.pairs.sort_by_key(|p| (core::cmp::Reverse(p.weight), p.left, p.right));
     let best = decided.pairs.iter().take_while(|p| p.weight == decided.pairs[0].weight).count();
     if best == 0 {
-        let mut why = Vec::new();
+        let mut reasons = Vec::new();
         for (l, a) in ls.iter().enumerate() {
             for (r, b) in rs.iter().enumerate() {
                 if let Verdict::Impossible(text) = decided.verdict(l, r) {
-                    why.push(format!("{} and {}: {text}", a.port.name, b.port.name));
+                    reasons.push(format!("{} and {}: {text}", a.port.name, b.port.name));
                 }
             }
         }
-        return Err(format!(
-            "no port of this process has a route to one of the peer's: {}; NETMOD_VERBS_DEVICE and NETMOD_VERBS_GID choose others",
-            quote(&why)
-        ));
+        return Err(PairError::NoRoute { reasons });
     }
     let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
     let pair = &decided.pairs[spread(first, second) as usize % best];
@@ -165,7 +160,7 @@ mod tests {
         VerbsCard { protocol: PROTOCOL, frame: 8192, window: 9, here, lifeline: [].into(), ports }
     }
 
-    fn both(a: &VerbsCard, b: &VerbsCard) -> Result<(usize, usize), String> {
+    fn both(a: &VerbsCard, b: &VerbsCard) -> Result<(usize, usize), PairError> {
         let forth = pair(a, b);
         let back = pair(b, a).map(|(x, y)| (y, x));
         assert_eq!(forth, back);
@@ -203,13 +198,13 @@ mod tests {
             (v2([169, 254, 1, 1], "x"), v2([10, 0, 2, 2], "y"), "link-local"),
             (v2([10, 0, 2, 2], "x"), port("y", GidKind::RoceV2, [0x20; 16]), "IPv6"),
         ] {
-            let error = both(&card(1, vec![x]), &card(2, vec![y])).unwrap_err();
+            let error = both(&card(1, vec![x]), &card(2, vec![y])).unwrap_err().to_string();
             assert!(error.contains(why) && error.contains("NETMOD_VERBS_GID"), "{error}");
         }
         let mut other = card(2, vec![ib(1, "x")]);
         other.protocol += 1;
         let error = pair(&card(1, vec![ib(1, "x")]), &other).unwrap_err();
-        assert!(error.contains("version"), "{error}");
+        assert_eq!(error, PairError::Protocol { theirs: PROTOCOL + 1, mine: PROTOCOL });
     }
 
     #[test]

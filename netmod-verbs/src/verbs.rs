@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 
 use crate::config::VerbsConfig;
 use hca::{GidEntry, Hca};
+use hca_ibv::DevicesError;
 use netmod_core::{Card, CardError, CardWriter, PeerName};
 use netmod_framed::conn::LocalTerms;
 use netmod_framed::device::{Device, Opened, Route, Settings, Words};
@@ -16,6 +17,7 @@ use netmod_nics::Found;
 use crate::NAME;
 use crate::card::{CardPort, PROTOCOL, VerbsCard};
 use crate::choose::{PortChoice, chosen, examine, settle};
+use crate::error::{OpenError, RouteError};
 use crate::pair::{ip_of, pair};
 use crate::port::{Options, Port};
 
@@ -25,13 +27,13 @@ pub trait Source<H>: fmt::Debug {
     ///
     /// # Errors
     /// If they cannot be listed, with what to install.
-    fn names(&self) -> Result<Vec<String>, String>;
+    fn names(&self) -> Result<Vec<String>, DevicesError>;
 
     /// Opens a device.
     ///
     /// # Errors
-    /// The cause, as text.
-    fn open(&self, name: &str) -> Result<H, String>;
+    /// The cause.
+    fn open(&self, name: &str) -> Result<H, DevicesError>;
 }
 
 /// Parameters for opening the netmod.
@@ -58,10 +60,10 @@ pub struct Verbs<H> {
 ///
 /// # Errors
 /// If there are none.
-pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<PortChoice>, Vec<String>), String> {
+pub fn survey<H: Hca>(setup: &Setup<H>) -> Result<(Vec<PortChoice>, Vec<String>), OpenError> {
     let names = setup.source.names()?;
     if names.is_empty() {
-        return Err("this host has no device of verbs; `ibv_devices` lists them".into());
+        return Err(OpenError::NoDevice);
     }
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for name in names {
@@ -88,6 +90,8 @@ impl<H: Hca> Device for Verbs<H> {
     };
     type Config = Setup<H>;
     type Port = Port<H>;
+    type OpenError = OpenError;
+    type RouteError = RouteError;
 
     fn settings(setup: &Setup<H>) -> Settings {
         let cfg = &setup.cfg;
@@ -102,7 +106,7 @@ impl<H: Hca> Device for Verbs<H> {
         }
     }
 
-    fn open(setup: &Setup<H>, me: PeerName) -> Result<Opened<Verbs<H>>, String> {
+    fn open(setup: &Setup<H>, me: PeerName) -> Result<Opened<Verbs<H>>, OpenError> {
         let (all, mut notes) = survey(setup)?;
         notes.extend(all.iter().filter_map(|j| Some(format!("{}: {}", j.name(), j.gid.as_ref().err()?))));
         let host = Found::here().map(|f| f.host).unwrap_or_else(|e| {
@@ -121,10 +125,8 @@ impl<H: Hca> Device for Verbs<H> {
                 rx_memory: cfg.rx_memory,
                 xrc: cfg.xrc.then_some(me),
             };
-            let opened = setup
-                .source
-                .open(&j.device)
-                .and_then(|hca| Port::open(hca, options).map_err(|e| e.to_string()));
+            let opened = setup.source.open(&j.device).map_err(|e| e.to_string());
+            let opened = opened.and_then(|hca| Port::open(hca, options).map_err(|e| e.to_string()));
             match opened {
                 Ok(port) => {
                     cards.push(card_port(&j, &gid, &host, port.address()));
@@ -142,7 +144,7 @@ impl<H: Hca> Device for Verbs<H> {
             }
         }
         if ports.is_empty() {
-            return Err(format!("no port of verbs can be used: {}", notes.join("; ")));
+            return Err(OpenError::NoPort { reasons: notes });
         }
         for note in &notes {
             tracing::info!(note, "a port of verbs is not used");
@@ -168,9 +170,9 @@ impl<H: Hca> Device for Verbs<H> {
         self.card.write(card)
     }
 
-    fn route_to(&self, card: &Card) -> Result<Route, String> {
-        let section = card.section(NAME).ok_or("its card has no section of netmod verbs")?;
-        let theirs = VerbsCard::parse(section).map_err(|e| e.to_string())?;
+    fn route_to(&self, card: &Card) -> Result<Route, RouteError> {
+        let section = card.section(NAME).ok_or(RouteError::NoSection)?;
+        let theirs = VerbsCard::parse(section)?;
         let (mine, yours) = pair(&self.card, &theirs)?;
         Ok(Route {
             port: mine as u8,

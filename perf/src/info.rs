@@ -184,7 +184,7 @@ fn tcp(cfg: &Config) -> (bool, String, Vec<String>) {
 fn verbs(cfg: &Config, notes: &mut Vec<Item>) -> (bool, String, Vec<String>) {
     let (ports, failed) = match netmod_verbs::survey(&netmod_verbs::Setup::here(&cfg.verbs)) {
         Ok(found) => found,
-        Err(why) => return (false, why, Vec::new()),
+        Err(why) => return (false, why.to_string(), Vec::new()),
     };
     let mut addresses = Vec::new();
     let mut used = Vec::new();

@@ -32,7 +32,7 @@ impl NetmodFactory for Ibv {
                 let ports = ports.iter().filter_map(|port| port.gid.as_ref().err());
                 ports.chain(&notes).cloned().collect::<Vec<_>>().join("; ")
             }
-            Err(why) => why,
+            Err(why) => why.to_string(),
         };
         skip(&format!("SKIPPED: verbs {test}: {why} (cargo xtask vm-test has a device)"));
         false

@@ -18,7 +18,7 @@ use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::conformance::closing;
 use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::sys::thread_cpu_time;
-use netmod_verbs::{Setup, Source, VerbsNetmod};
+use netmod_verbs::{DevicesError, Setup, Source, VerbsNetmod};
 
 /// Devices on a simulated fabric.
 #[derive(Clone, Debug)]
@@ -65,12 +65,15 @@ type Opened = Arc<Mutex<Vec<(ThreadId, ContextId)>>>;
 struct Only(Fabric, DeviceId, Opened);
 
 impl Source<SimHca> for Only {
-    fn names(&self) -> Result<Vec<String>, String> {
+    fn names(&self) -> Result<Vec<String>, DevicesError> {
         Ok(vec!["sim0".into()])
     }
 
-    fn open(&self, _: &str) -> Result<SimHca, String> {
-        let hca = self.0.open(self.1).map_err(|e| e.to_string())?;
+    fn open(&self, name: &str) -> Result<SimHca, DevicesError> {
+        let hca = self.0.open(self.1).map_err(|e| {
+            let errno = hca::Errno(e.raw_os_error().unwrap_or_default());
+            DevicesError::Open { name: name.to_owned(), errno }
+        })?;
         self.2.lock().expect("no panic").push((std::thread::current().id(), hca.context()));
         Ok(hca)
     }

@@ -4,10 +4,11 @@
 use core::cmp::Reverse;
 
 use netmod_matching::graph::{Edge, Endpoint, Limits, Verdict, decide};
-use netmod_matching::{Class, Rules, Side, Transport, Weight, quote, spread};
+use netmod_matching::{Class, Rules, Side, Transport, Weight, spread};
 
 use super::{CardDomain, OfiCard, OwnCard, PeerCard};
 use crate::address::{format_name, ip, show};
+use crate::error::{PairError, ProviderProtocol};
 
 /// Returns the positions of the two domains that talk to each other, this process's first.
 ///
@@ -15,8 +16,8 @@ use crate::address::{format_name, ip, show};
 /// different ones.
 ///
 /// # Errors
-/// The reason why there is no pair, as text.
-pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String> {
+/// The reason why there is no pair.
+pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), PairError> {
     understood(mine, theirs)?;
     // The card with the smaller bytes is on the left, on both sides.
     let (a, b) = (mine.body(), theirs.body());
@@ -39,16 +40,7 @@ pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String>
     routes.sort_by_key(|w| (Reverse(w.weight), w.left, w.right));
     let best = routes.iter().take_while(|w| w.weight == routes[0].weight).count();
     if best == 0 {
-        let reasons = if refused.is_empty() {
-            "their addresses have no format in common".into()
-        } else {
-            quote(&refused)
-        };
-        return Err(format!(
-            "no domain of this process has a route to one of the peer's over {}: {reasons}; NETMOD_OFI_DOMAIN and NETMOD_OFI_PROVIDER \
-             choose others, `netmod-perf info` lists them",
-            mine.provider
-        ));
+        return Err(PairError::NoRoute { provider: mine.provider.to_string(), reasons: refused });
     }
     let (first, second) = if swapped { (&b, &a) } else { (&a, &b) };
     let way = &routes[spread(first, second) as usize % best];
@@ -56,32 +48,18 @@ pub fn pair(mine: &OwnCard, theirs: &PeerCard) -> Result<(usize, usize), String>
 }
 
 /// Checks that the two processes can talk at all.
-fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), String> {
+fn understood(mine: &OfiCard, theirs: &OfiCard) -> Result<(), PairError> {
     if mine.protocol != theirs.protocol {
-        return Err(format!(
-            "its frames are of version {}, those of this process of version {}; start all processes with the same netmod",
-            theirs.protocol, mine.protocol
-        ));
+        return Err(PairError::Protocol { theirs: theirs.protocol, mine: mine.protocol });
     }
     if mine.provider != theirs.provider {
-        return Err(format!(
-            "it uses libfabric's provider {}, and this process uses {}; set NETMOD_OFI_PROVIDER to one that all hosts have",
-            theirs.provider, mine.provider
-        ));
+        let name = |card: &OfiCard| card.provider.to_string();
+        return Err(PairError::Provider { theirs: name(theirs), mine: name(mine) });
     }
     if mine.endpoint != theirs.endpoint {
-        let version = |v: u32| format!("{}.{}", v >> 16, v & 0xffff);
-        return Err(format!(
-            "its provider {} speaks protocol {} version {} (libfabric {}), and that of this process {} version {} (libfabric {}); \
-             use one version of libfabric on all hosts",
-            theirs.provider,
-            theirs.endpoint.0,
-            theirs.endpoint.1,
-            version(theirs.library),
-            mine.endpoint.0,
-            mine.endpoint.1,
-            version(mine.library),
-        ));
+        let of = |card: &OfiCard| ProviderProtocol { protocol: card.endpoint, library: card.library };
+        let provider = theirs.provider.to_string();
+        return Err(PairError::ProviderProtocol { provider, theirs: of(theirs), mine: of(mine) });
     }
     Ok(())
 }

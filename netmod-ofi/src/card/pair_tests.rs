@@ -2,12 +2,13 @@ use netmod_matching::{Host, Kind, Location};
 
 use super::samples::{Random, card, host, ip_card, ip_domain, other_card};
 use super::*;
+use crate::error::PairError;
 
 const A: Location = Location { boot: [1; 16], netns: 4 };
 const B: Location = Location { boot: [2; 16], netns: 4 };
 
 /// Returns the pair after checking that it is the mirror image of the peer's.
-fn both(a: &OfiCard, b: &OfiCard) -> Result<(usize, usize), String> {
+fn both(a: &OfiCard, b: &OfiCard) -> Result<(usize, usize), PairError> {
     let (there, back) = (pair(a, b), pair(b, a));
     assert_eq!(there.clone().map(|(x, y)| (y, x)).ok(), back.ok());
     there
@@ -16,7 +17,7 @@ fn both(a: &OfiCard, b: &OfiCard) -> Result<(usize, usize), String> {
 fn refused(a: &OfiCard, b: &OfiCard, part: &str) {
     for (x, y) in [(a, b), (b, a)] {
         let why = both(x, y).expect_err(part);
-        assert!(why.contains(part), "{why}");
+        assert!(why.to_string().contains(part), "{why}");
     }
 }
 

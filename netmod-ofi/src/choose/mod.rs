@@ -28,6 +28,7 @@ pub use lengths::easy_max;
 pub use rank::{has_thread, last_overtakes, revokes_puts, shares_lines, wants_parts, wants_whole_buffers};
 
 use crate::address::{format_name, show};
+use crate::error::NoOffer;
 use crate::fi::info::{Facts, InfoError, MrMode, Offer, Request, getinfo};
 use names::Providers;
 
@@ -97,10 +98,10 @@ impl Survey {
     /// Returns the used offers, and the host's interfaces for the card.
     ///
     /// # Errors
-    /// The reason if no offer is used, as text.
-    pub fn into_chosen(self) -> Result<(Vec<Offer>, Host), String> {
+    /// The reason if no offer is used.
+    pub fn into_chosen(self) -> Result<(Vec<Offer>, Host), NoOffer> {
         if self.chosen().next().is_none() {
-            return Err(self.why_none());
+            return Err(NoOffer(self.why_none()));
         }
         let chosen =
             self.entries.into_iter().filter(|e| matches!(e.verdict, Verdict::Chosen(_))).map(|e| e.offer);

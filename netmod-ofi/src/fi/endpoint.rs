@@ -13,9 +13,10 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
 
+use super::check;
 use super::shared::{self, ContextPair, Domain, DomainOptions};
 use super::traits::Traits;
-use super::{Refused, check};
+use crate::error::{FabricError, Refused};
 
 /// Number of messages that a posted receive buffer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +80,7 @@ impl Endpoint {
         lib: Library,
         info: *const fi_info,
         options: &DomainOptions,
-    ) -> Result<Endpoint, String> {
+    ) -> Result<Endpoint, FabricError> {
         // SAFETY: by contract.
         let (domain, number, pair) = unsafe { shared::join(lib, info, options)? };
         let ContextPair { tx, rx, cq, fd } = pair;
@@ -111,7 +112,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The provider's error.
-    pub(crate) fn address(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn address(&self) -> Result<Vec<u8>, FabricError> {
         self.domain.address()
     }
 
@@ -120,7 +121,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The provider's error.
-    pub(crate) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, String> {
+    pub(crate) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, FabricError> {
         self.domain.insert(address, context)
     }
 
@@ -128,7 +129,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The provider's error.
-    pub(crate) fn remove(&self, peer: fi_addr_t) -> Result<(), String> {
+    pub(crate) fn remove(&self, peer: fi_addr_t) -> Result<(), FabricError> {
         self.domain.remove(peer)
     }
 
@@ -146,7 +147,7 @@ impl Endpoint {
     /// If the endpoint was shut down.
     #[inline]
     pub(super) fn is_open(&self) -> Result<(), Refused> {
-        if self.tx.is_null() { Err(Refused::Failed("the endpoint is closed".into())) } else { Ok(()) }
+        if self.tx.is_null() { Err(Refused::Failed(FabricError::EndpointClosed)) } else { Ok(()) }
     }
 
     /// Sends a short message, which is copied.

@@ -13,14 +13,14 @@ pub(crate) mod shared;
 mod shared_tests;
 pub(crate) mod traits;
 
+use crate::error::{FabricError, Refused};
 use libfabric_sys::Library;
-use netmod_framed::device::Refused;
 
 /// Checks a call that returns 0, or a negative error number.
-pub(crate) fn check(lib: &Library, call: &str, rc: i64) -> Result<(), Refused> {
+pub(crate) fn check(lib: &Library, call: &'static str, rc: i64) -> Result<(), Refused> {
     match rc {
         0.. => Ok(()),
         rc if rc == -i64::from(libfabric_sys::consts::FI_EAGAIN) => Err(Refused::Again),
-        rc => Err(Refused::Failed(format!("{call}: {}", lib.error(rc)))),
+        rc => Err(Refused::Failed(FabricError::Call { call, why: lib.error(rc) })),
     }
 }

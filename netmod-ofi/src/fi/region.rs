@@ -5,11 +5,11 @@
 use core::ffi::c_void;
 use core::ptr::null_mut;
 
+use crate::error::Refused;
 use libfabric_sys::call::{fi_bind, fi_close, fi_enable, fi_mr_reg};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_WRITE};
 use libfabric_sys::fid::fid_mr;
 use netmod_core::IoVec;
-use netmod_framed::device::Refused;
 
 use super::check;
 use super::endpoint::Endpoint;

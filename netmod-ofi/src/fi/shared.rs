@@ -21,8 +21,9 @@ use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use parking_lot::{Mutex, MutexGuard, ReentrantMutex};
 
+use super::check;
 use super::traits::Traits;
-use super::{Refused, check};
+use crate::error::{FabricError, Refused};
 
 /// Maximum length of an endpoint's address, in bytes.
 const ADDRESS: usize = 1024;
@@ -125,12 +126,12 @@ impl Domain {
         lib: Library,
         info: *const fi_info,
         options: &DomainOptions,
-    ) -> Result<Domain, String> {
+    ) -> Result<Domain, FabricError> {
         let _lock = OPEN_CLOSE.lock();
         // SAFETY: the info is live; the copy is this value's, and freed with it.
         let info = unsafe { (lib.fi_dupinfo)(info) };
         if info.is_null() {
-            return Err("fi_dupinfo: out of memory".into());
+            return Err(FabricError::Call { call: "fi_dupinfo", why: "out of memory".into() });
         }
         // SAFETY: a copy made by the library has all parts.
         let traits = unsafe { Traits::of(info, lib.version()) };
@@ -148,15 +149,16 @@ impl Domain {
             traits,
             control: Mutex::default(),
         };
-        match this.open_all(options) {
-            Ok(()) => Ok(this),
-            Err(Refused::Again) => Err("the provider is out of resources".into()),
-            Err(Refused::Failed(why)) => Err(why),
-        }
+        this.open_all(options).map_err(|refused| FabricError::of("opening a domain", refused))?;
+        Ok(this)
     }
 
-    fn check(&self, call: &str, rc: c_int) -> Result<(), Refused> {
+    fn check(&self, call: &'static str, rc: c_int) -> Result<(), Refused> {
         check(&self.lib, call, i64::from(rc))
+    }
+
+    fn failed(&self, call: &'static str, rc: c_int) -> FabricError {
+        FabricError::Call { call, why: self.lib.error(i64::from(rc)) }
     }
 
     fn open_all(&mut self, options: &DomainOptions) -> Result<(), Refused> {
@@ -296,17 +298,17 @@ impl Domain {
     }
 
     /// Returns the address of the endpoint, shared by all its contexts.
-    pub(super) fn address(&self) -> Result<Vec<u8>, String> {
+    pub(super) fn address(&self) -> Result<Vec<u8>, FabricError> {
         let mut address = vec![0; ADDRESS];
         let mut len = address.len();
         let control = self.control.lock();
         if !self.scalable && !control.closed.is_empty() {
-            return Err("fi_getname: the endpoint is closed".into());
+            return Err(FabricError::EndpointClosed);
         }
         // SAFETY: the endpoint is live, by the check, and that many bytes are writable.
         let rc = unsafe { fi_getname(self.ep, address.as_mut_ptr().cast(), &raw mut len) };
         if rc != 0 || len > address.len() {
-            return Err(format!("fi_getname: {}", self.lib.error(i64::from(rc))));
+            return Err(self.failed("fi_getname", rc));
         }
         address.truncate(len);
         Ok(address)
@@ -314,11 +316,9 @@ impl Domain {
 
     /// Inserts the address of a peer's endpoint, and returns the address of one of its receive
     /// contexts for sends.
-    pub(super) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, String> {
+    pub(super) fn insert(&self, address: &[u8], context: u8) -> Result<fi_addr_t, FabricError> {
         if context > 0 && self.rx_ctx_bits == 0 {
-            return Err(format!(
-                "it is receive context {context} of its endpoint, and the provider here cannot address contexts (FI_NAMED_RX_CTX)"
-            ));
+            return Err(FabricError::ContextUnnamed { context });
         }
         let named = |to| fi_rx_addr(to, context.into(), self.rx_ctx_bits);
         let mut control = self.control.lock();
@@ -339,17 +339,17 @@ impl Domain {
                 control.addresses.insert(to, (address.into(), 1));
                 Ok(named(to))
             }
-            1 | 0 => Err("fi_av_insert: the provider refuses the address".into()),
-            rc => Err(format!("fi_av_insert: {}", self.lib.error(i64::from(rc)))),
+            1 | 0 => Err(FabricError::AddressRefused),
+            rc => Err(self.failed("fi_av_insert", rc)),
         }
     }
 
     /// Drops one use of an inserted address.
-    pub(super) fn remove(&self, peer: fi_addr_t) -> Result<(), String> {
+    pub(super) fn remove(&self, peer: fi_addr_t) -> Result<(), FabricError> {
         let mut peer = peer & (u64::MAX >> self.rx_ctx_bits);
         let mut control = self.control.lock();
         let Some((_, users)) = control.addresses.get_mut(&peer) else {
-            return Err("fi_av_remove: the address is not in the vector".into());
+            return Err(FabricError::AddressUnknown);
         };
         *users -= 1;
         if *users > 0 {
@@ -360,7 +360,7 @@ impl Domain {
         }
         // SAFETY: the vector is live, and holds the address.
         let rc = unsafe { fi_av_remove(self.av, &raw mut peer, 1, 0) };
-        if rc == 0 { Ok(()) } else { Err(format!("fi_av_remove: {}", self.lib.error(i64::from(rc)))) }
+        if rc == 0 { Ok(()) } else { Err(self.failed("fi_av_remove", rc)) }
     }
 
     /// Reserves the first of these keys that no registration of the domain has.
@@ -465,13 +465,12 @@ pub(super) unsafe fn join(
     lib: Library,
     info: *const fi_info,
     options: &DomainOptions,
-) -> Result<(Arc<Domain>, usize, ContextPair), String> {
+) -> Result<(Arc<Domain>, usize, ContextPair), FabricError> {
     // SAFETY: by contract.
     let open = || unsafe { Domain::open(lib, info, options) };
-    let none = || "the endpoint has no context".to_owned();
     if options.contexts <= 1 {
         let domain = Arc::new(open()?);
-        let (number, pair) = domain.take().ok_or_else(none)?;
+        let (number, pair) = domain.take().ok_or(FabricError::NoContext)?;
         return Ok((domain, number, pair));
     }
     let key = DomainKey {
@@ -489,7 +488,7 @@ pub(super) unsafe fn join(
     }
     drop(same);
     let domain = Arc::new(open()?);
-    let (number, pair) = domain.take().ok_or_else(none)?;
+    let (number, pair) = domain.take().ok_or(FabricError::NoContext)?;
     shared.push((key, Arc::downgrade(&domain)));
     Ok((domain, number, pair))
 }

@@ -13,11 +13,10 @@ use hca::{
     Data, Error, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, RecvWr, SendFlags, SendOp,
     SendWr, Sge, To,
 };
-use netmod_framed::device::Refused;
 use netmod_framed::memory::Block;
 
 use super::{Of, Options};
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::wire::{Address, PortLocation};
 
 /// Number of receive buffers, and capacity of the send queue.
@@ -77,7 +76,7 @@ impl<H: Hca> Datagrams<H> {
     /// If there is no memory.
     pub(super) fn memory(mtu: Mtu) -> Result<Datagrams<H>, PortError> {
         let each = each(mtu);
-        let memory = Block::new(each, DEPTH as usize).map_err(PortError::Memory)?;
+        let memory = Block::new(each, DEPTH as usize)?;
         Ok(Datagrams {
             qp: None,
             qkey: 0,
@@ -285,15 +284,11 @@ impl<H: Hca> Datagrams<H> {
     pub(super) fn send(&mut self, sge: Sge, buffer: u32, to: u64) -> Result<(), Refused> {
         let peer = usize::try_from(to).ok().and_then(|at| self.peers.get(at)).and_then(Option::as_ref);
         let Some(peer) = peer else {
-            return Err(Refused::Failed("the address is not known any more".into()));
+            return Err(Refused::Failed(PortError::AddressUnknown));
         };
         if sge.len as usize > self.longest() {
-            let text = format!(
-                "a handshake of {} bytes is longer than a packet ({}); is the link's MTU right?",
-                sge.len,
-                self.longest()
-            );
-            return Err(Refused::Failed(text));
+            let (len, most) = (sge.len, self.longest());
+            return Err(Refused::Failed(PortError::LongDatagram { len, most }));
         }
         self.post_send(sge, buffer, &peer.ah, &peer.address)?;
         self.under_way += 1;
@@ -318,7 +313,7 @@ impl<H: Hca> Datagrams<H> {
     }
 
     fn post_send(&self, sge: Sge, buffer: u32, ah: &H::Ah, address: &Address) -> Result<(), Refused> {
-        let Some(qp) = &self.qp else { return Err(Refused::Failed("the port is closed".into())) };
+        let Some(qp) = &self.qp else { return Err(Refused::Failed(PortError::Closed)) };
         if self.under_way == self.depth || self.failing {
             return Err(Refused::Again);
         }
@@ -330,7 +325,7 @@ impl<H: Hca> Datagrams<H> {
             flags: SendFlags::SIGNALED,
             to: To::Datagram { ah, qp: number, qkey },
         };
-        qp.post_send(&[wr]).map_err(|e| Refused::Failed(format!("a datagram: {}", e.errno)))
+        qp.post_send(&[wr]).map_err(|e| Refused::Failed(PortError::Datagram(e.errno)))
     }
 
     /// Records that a buffer's datagram was sent. Returns true if it was a control message.

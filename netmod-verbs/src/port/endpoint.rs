@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use hca::{Hca, QpNum, SrqNum, Status};
 use netmod_core::{Time, VcId};
-use netmod_framed::device::{Done, NewEndpoint, Refused};
+use netmod_framed::device::{Done, NewEndpoint};
 
 use super::What;
 use super::join::Hold;
@@ -18,7 +18,7 @@ use super::send_qp::{EndpointId, Posted, READS, Remote, Repost, Request, SendQp,
 use super::site::Site;
 use super::targets::Targets;
 use super::xrc_state::XrcState;
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::sizes::INLINE;
 use crate::wire::{Address, Domain, RcEndpoint, XrcEndpoint};
 
@@ -56,10 +56,10 @@ impl Endpoint {
     fn refuses(&self) -> Refused {
         let waits = self.xrc_state.as_ref().is_some_and(|xrc_state| xrc_state.peer.is_some());
         match &self.broken {
-            Some(why) => Refused::Failed(why.to_string()),
-            None if self.closing => Refused::Failed("the connection is being closed".into()),
+            Some(why) => Refused::Failed(PortError::Broken(why.clone())),
+            None if self.closing => Refused::Failed(PortError::Closing),
             None if waits => Refused::Again,
-            None => Refused::Failed("the connection is not made yet".into()),
+            None => Refused::Failed(PortError::NotConnected),
         }
     }
 
@@ -348,7 +348,7 @@ impl<H: Hca> Endpoints<H> {
     #[inline]
     pub(super) fn post(&mut self, number: u64, request: Request<'_>) -> Result<(), Refused> {
         let Some(endpoint) = get(&mut self.all, number) else {
-            return Err(Refused::Failed("the connection is closed".into()));
+            return Err(Refused::Failed(PortError::ConnectionClosed));
         };
         if !endpoint.ready || endpoint.closing {
             return Err(endpoint.refuses());
@@ -358,7 +358,7 @@ impl<H: Hca> Endpoints<H> {
         }
         let at = endpoint.send_qp.unwrap_or(u32::MAX);
         let Some(send_qp) = self.send_qps.get_mut(at as usize).and_then(Option::as_mut) else {
-            return Err(Refused::Failed("the connection has failed".into()));
+            return Err(Refused::Failed(PortError::ConnectionFailed));
         };
         send_qp.post(at, (endpoint.id, endpoint.srq, endpoint.vc), request)?;
         self.room -= 1;
@@ -486,8 +486,10 @@ impl<H: Hca> Endpoints<H> {
             }
             What::Transfer { number } => {
                 self.transfers = self.transfers.saturating_sub(1);
-                let result = result.map_err(str::to_owned);
-                results.found.push_back(Done::Transfer { number, result });
+                results.found.push_back(match result {
+                    Ok(()) => Done::Transfer { number },
+                    Err(why) => Done::TransferFailed { number, why: why.to_owned() },
+                });
                 // A failed transfer fails the whole connection.
                 results.found.extend(failed.map(|why| Done::Lost { vc: of, why }));
             }

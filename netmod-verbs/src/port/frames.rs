@@ -6,14 +6,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
-use netmod_framed::device::{self, Done, Lent, NewEndpoint, Oddities, Refused, Remote, ResetFrame};
+use netmod_framed::device::{self, Done, Lent, NewEndpoint, Oddities, Remote, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
 use super::endpoint::Endpoints;
 use super::receives::Receives;
 use super::send_qp::{Payload, Request};
 use super::{Owner, Port, What};
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::sizes::TX_BUFFERS;
 use crate::wire::{Address, XrcEndpoint};
 
@@ -66,20 +66,13 @@ impl<H: Hca> Port<H> {
     ) -> Result<(), Refused> {
         self.alive()?;
         let lkey = lent.registration.map_or(0, |r| r.lkey);
-        let len = u32::try_from(lent.mem.len)
-            .map_err(|_| Refused::Failed("a transfer is longer than 4 GiB".into()))?;
+        let len = u32::try_from(lent.mem.len).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
         let sge = Sge { addr: lent.mem.base.expose_provenance() as u64, len, lkey };
         self.post(to, Request { op, payload: Payload::Registered(sge), what: What::Transfer { number } })
     }
 }
 
 impl<H: Hca> Port<H> {
-    fn insert_address(&mut self, address: &[u8]) -> Result<u64, PortError> {
-        let address = Address::parse(address).ok_or(PortError::AddressVersion)?;
-        let ah = self.site.address_handle(&address.location)?;
-        Ok(self.datagrams.insert(ah, address))
-    }
-
     fn make_endpoint(
         &mut self,
         vc: VcId,
@@ -106,12 +99,15 @@ impl<H: Hca> Port<H> {
 
 impl<H: Hca> device::Port for Port<H> {
     type Registration = Registration<H::Mr>;
+    type Error = PortError;
 
-    fn insert(&mut self, address: &[u8], _context: u8) -> Result<u64, String> {
-        self.insert_address(address).map_err(|e| e.to_string())
+    fn insert(&mut self, address: &[u8], _context: u8) -> Result<u64, PortError> {
+        let address = Address::parse(address).ok_or(PortError::AddressVersion)?;
+        let ah = self.site.address_handle(&address.location)?;
+        Ok(self.datagrams.insert(ah, address))
     }
 
-    fn remove(&mut self, to: u64) -> Result<(), String> {
+    fn remove(&mut self, to: u64) -> Result<(), PortError> {
         self.datagrams.remove(to);
         Ok(())
     }
@@ -121,12 +117,12 @@ impl<H: Hca> device::Port for Port<H> {
         vc: VcId,
         address: &[u8],
         offered: Option<&[u8]>,
-    ) -> Result<Option<NewEndpoint>, String> {
-        self.make_endpoint(vc, address, offered).map(Some).map_err(|e| e.to_string())
+    ) -> Result<Option<NewEndpoint>, PortError> {
+        self.make_endpoint(vc, address, offered).map(Some)
     }
 
-    fn connect_endpoint(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), String> {
-        self.endpoints.connect(&self.site, endpoint, theirs).map_err(|e| e.to_string())
+    fn connect_endpoint(&mut self, endpoint: u64, theirs: &[u8]) -> Result<(), PortError> {
+        self.endpoints.connect(&self.site, endpoint, theirs)
     }
 
     fn waits_for_peer(&self, to: u64) -> bool {

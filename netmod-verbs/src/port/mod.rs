@@ -30,11 +30,11 @@ use std::collections::VecDeque;
 
 use hca::{Access, AsyncEvent, Completion, Cq as _, Error, Hca, Mr as _, SrqAttr, XrcdOpen, errno};
 use netmod_core::{PeerName, VcId};
-use netmod_framed::device::{Done, Oddities, Refused, ResetFrame};
+use netmod_framed::device::{Done, Oddities, ResetFrame};
 use netmod_framed::memory::Block;
 
 use crate::domain::{Member, path_of};
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::resources::{completions, fixed_completions, receive_buffers, receives_beside};
 use crate::sizes::{DEPTH, TX_BUFFERS};
 use crate::wire::PortLocation;
@@ -177,7 +177,7 @@ pub struct Port<H: Hca> {
     /// Reason why XRC is not used although it was requested.
     without: Option<String>,
     /// Reason why the device is unusable.
-    dead: Option<String>,
+    dead: Option<Box<str>>,
 }
 
 impl<H: Hca> fmt::Debug for Port<H> {
@@ -192,7 +192,7 @@ impl<H: Hca> fmt::Debug for Port<H> {
 }
 
 fn refused(e: &Error) -> Refused {
-    if e.errno == errno::EAGAIN { Refused::Again } else { Refused::Failed(e.to_string()) }
+    if e.errno == errno::EAGAIN { Refused::Again } else { Refused::Failed(e.clone().into()) }
 }
 
 /// Opens the XRC domain of a job on this node. Only this shows whether a device has XRC.
@@ -221,8 +221,8 @@ impl<H: Hca> Port<H> {
         let device = *hca.device();
 
         let count = receive_buffers(options.rx_memory, options.frame, device.max_srq_wr);
-        let rx = Block::new(options.frame, count).map_err(PortError::Memory)?;
-        let tx = Block::new(options.frame, TX_BUFFERS).map_err(PortError::Memory)?;
+        let rx = Block::new(options.frame, count)?;
+        let tx = Block::new(options.frame, TX_BUFFERS)?;
         let mut datagrams = Datagrams::<H>::memory(attr.active_mtu)?;
 
         let channel = hca.create_channel()?;
@@ -336,8 +336,7 @@ impl<H: Hca> Port<H> {
     /// Makes the reliable connections' receive queue beside XRC's.
     #[cold]
     fn open_plain(&mut self) -> Result<(), PortError> {
-        let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))
-            .map_err(PortError::Memory)?;
+        let block = Block::new(self.receives.each(), receives_beside(self.receives.count() as usize))?;
         let attr = SrqAttr { max_wr: block.count() as u32, max_sge: 1 };
         let srq = self.site.hca.create_srq(attr, 1)?;
         // SAFETY: as of the other blocks, in `open`.
@@ -353,7 +352,7 @@ impl<H: Hca> Port<H> {
     /// # Errors
     /// If the device has failed.
     fn alive(&self) -> Result<(), Refused> {
-        self.dead.clone().map_or(Ok(()), |why| Err(Refused::Failed(why)))
+        self.dead.clone().map_or(Ok(()), |why| Err(Refused::Failed(PortError::Broken(why))))
     }
 
     fn block(&mut self) -> &mut Block {
@@ -421,7 +420,7 @@ impl<H: Hca> Port<H> {
         tracing::error!(why, "a port of verbs is of no more use");
         let results = &mut Results { found: &mut self.found, free: &mut self.tx.free };
         self.endpoints.all_broken(&why, results);
-        self.dead = Some(why);
+        self.dead = Some(why.into());
     }
 }
 

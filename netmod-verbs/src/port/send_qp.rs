@@ -13,11 +13,10 @@ use hca::{
     SendOp, SendWr, Sge, SrqNum, To, ToRtr, ToRts, errno,
 };
 use netmod_core::VcId;
-use netmod_framed::device::Refused;
 
 use super::site::Site;
 use super::{Of, What, refused};
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::sizes::{DEPTH, INLINE};
 use crate::wire::BITS_24;
 

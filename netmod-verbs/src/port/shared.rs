@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use hca::{Hca, SrqNum};
 use netmod_core::{Time, VcId};
-use netmod_framed::device::{Done, NewEndpoint, Refused};
+use netmod_framed::device::{Done, NewEndpoint};
 
 use super::What;
 use super::endpoint::{Endpoint, Endpoints, Results, store};
@@ -24,7 +24,7 @@ use super::send_qp::{EndpointId, READS, Remote, Repost, SendQp, Stage};
 use super::site::Site;
 use super::targets::{Sender, reads};
 use super::xrc_state::XrcState;
-use crate::error::PortError;
+use crate::error::{PortError, Refused};
 use crate::wire::{Address, Domain, XrcEndpoint};
 
 /// Delay before an unanswered JOIN is repeated; doubled each time, up to the maximum.
@@ -242,7 +242,7 @@ impl<H: Hca> Endpoints<H> {
                 }
                 Err(Refused::Again) => return true,
                 Err(Refused::Failed(why)) => {
-                    self.give_up(id, &why, results);
+                    self.give_up(id, &why.to_string(), results);
                     return false;
                 }
             }

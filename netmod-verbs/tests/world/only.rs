@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use netmod_sim_hca::{ContextId, DeviceId, Fabric, SimHca};
-use netmod_verbs::Source;
+use netmod_verbs::{DevicesError, Source};
 
 /// Contexts opened by a process.
 pub type Opened = Arc<Mutex<Vec<ContextId>>>;
@@ -17,12 +17,15 @@ pub struct Only {
 }
 
 impl Source<SimHca> for Only {
-    fn names(&self) -> Result<Vec<String>, String> {
+    fn names(&self) -> Result<Vec<String>, DevicesError> {
         Ok(vec!["sim0".into()])
     }
 
-    fn open(&self, _: &str) -> Result<SimHca, String> {
-        let hca = self.fabric.open(self.device).map_err(|e| e.to_string())?;
+    fn open(&self, name: &str) -> Result<SimHca, DevicesError> {
+        let hca = self.fabric.open(self.device).map_err(|e| {
+            let errno = hca::Errno(e.raw_os_error().unwrap_or_default());
+            DevicesError::Open { name: name.to_owned(), errno }
+        })?;
         self.opened.lock().expect("nobody panics with it").push(hca.context());
         Ok(hca)
     }

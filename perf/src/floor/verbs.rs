@@ -4,7 +4,7 @@ use ch3_shim::{Comm, Device};
 use hca::Hca;
 use hca_ibv::IbvHca;
 use netmod_verbs::choose::{PortChoice, chosen};
-use netmod_verbs::{Setup, survey};
+use netmod_verbs::{OpenError, Setup, survey};
 
 use super::direct::{Endpoint, Raw, Remote};
 use super::{TAG, spins};
@@ -18,9 +18,10 @@ pub(crate) type RawVerbs = Raw<Queue<IbvHca>>;
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn first_port(setup: &Setup<IbvHca>) -> std::result::Result<PortChoice, String> {
-    let (all, _) = survey(setup)?;
-    chosen(&all, &setup.cfg).into_iter().next().ok_or_else(|| "no port of verbs can be used".into())
+pub(crate) fn first_port(setup: &Setup<IbvHca>) -> std::result::Result<PortChoice, OpenError> {
+    let (all, mut reasons) = survey(setup)?;
+    reasons.extend(all.iter().filter_map(|p| Some(format!("{}: {}", p.name(), p.gid.as_ref().err()?))));
+    chosen(&all, &setup.cfg).into_iter().next().ok_or(OpenError::NoPort { reasons })
 }
 
 impl RawVerbs {

@@ -85,7 +85,7 @@ fn of(survey: Survey) -> Report {
     }
     let (usable, detail) = match survey.into_chosen() {
         Ok(_) => (true, format!("{version}, provider {provider} on {}", domains.join(", "))),
-        Err(why) => (false, why),
+        Err(why) => (false, why.to_string()),
     };
     Report { usable, detail, addresses, lines, known, notes }
 }

@@ -36,7 +36,7 @@ impl<D: Device> FrameNetmod<D> {
             let mut terms = terms.ok_or(RejectReason::NoWayBack)?;
             let endpoints = links.get_mut(vc).map(|l| &mut l.endpoints).ok_or(RejectReason::NoWayBack)?;
             endpoints.promise(vc, ports, leaving, offer, &mut terms).map_err(|why| {
-                tracing::warn!(why, rank = offer.peer.rank, "no end for a connection");
+                tracing::warn!(%why, rank = offer.peer.rank, "no end for a connection");
                 RejectReason::Busy
             })?;
             Ok(terms)
@@ -65,7 +65,7 @@ impl<D: Device> FrameNetmod<D> {
                 match self.addresses.book.insert(&mut self.ports, usize::from(port), context, &address) {
                     Ok(dest) => self.addresses.keep_inbound(inbound, dest),
                     Err(why) => {
-                        tracing::debug!(why, "somebody has dialled whose address is of no use");
+                        tracing::debug!(%why, "somebody has dialled whose address is of no use");
                     }
                 }
             }
@@ -191,7 +191,7 @@ impl<D: Device> FrameNetmod<D> {
                         kept.push_back(out);
                     }
                 }
-                Err(Refused::Failed(why)) => failed.extend(out.vc.map(|vc| (vc, why))),
+                Err(Refused::Failed(why)) => failed.extend(out.vc.map(|vc| (vc, why.to_string()))),
             }
         }
         self.outbox.queue = kept;
@@ -210,7 +210,7 @@ impl<D: Device> FrameNetmod<D> {
 
     /// Sends a frame out of a buffer. Injection would not do: it reports no completion, and an
     /// endpoint may be closed too early.
-    fn send_out(&mut self, out: &Out) -> Result<(), Refused> {
+    fn send_out(&mut self, out: &Out) -> Result<(), Refused<<D::Port as Port>::Error>> {
         let Some(port) = self.ports.get_mut(out.dest.port) else { return Ok(()) };
         if !port.has_room_for(out.dest.addr) {
             return Err(Refused::Again);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::device::Port;
+use crate::error::PortError;
 
 /// The destination of frames: a port, and the number of an address in its vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +33,18 @@ impl Book {
     ///
     /// # Errors
     /// What the device says.
-    pub(crate) fn insert(
+    pub(crate) fn insert<P: Port>(
         &mut self,
-        ports: &mut [impl Port],
+        ports: &mut [P],
         port: usize,
         context: u8,
         address: &[u8],
-    ) -> Result<Dest, String> {
+    ) -> Result<Dest, PortError<P::Error>> {
         if let Some(e) = self.entries.get_mut(&(port, context, address.into())) {
             e.users += 1;
             return Ok(Dest { port, addr: e.addr });
         }
-        let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
+        let of = ports.get_mut(port).ok_or(PortError::Missing)?;
         let addr = of.insert(address, context)?;
         // An address that was about to be removed is in the vector still: the insertion added a use
         // there, which is taken back.
@@ -77,7 +78,7 @@ impl Book {
                 return true;
             }
             if let Err(why) = port.remove(d.addr) {
-                tracing::debug!(why, "an address stays in the device's vector");
+                tracing::debug!(%why, "an address stays in the device's vector");
             }
             false
         });

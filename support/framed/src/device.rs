@@ -5,6 +5,7 @@
 //! taken is the netmod's until it is sent or given back; a received frame is lent until it is
 //! released.
 
+use core::error::Error;
 use core::fmt::Debug;
 use core::time::Duration;
 use std::os::fd::RawFd;
@@ -114,13 +115,17 @@ pub trait Device: Debug + Send + Sized {
     type Config;
     /// One of its endpoints.
     type Port: Port;
+    /// The reason why nothing was opened.
+    type OpenError: Error;
+    /// The reason why there is no route to a peer.
+    type RouteError: Error;
 
     /// Chooses and opens. `me` names the process, and the job whose processes may share what they
     /// open.
     ///
     /// # Errors
-    /// The reason why nothing was opened, for human readers.
-    fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, String>;
+    /// The reason why nothing was opened.
+    fn open(cfg: &Self::Config, me: PeerName) -> Result<Opened<Self>, Self::OpenError>;
 
     /// Returns the part of the configuration that governs connections.
     fn settings(cfg: &Self::Config) -> Settings;
@@ -134,8 +139,8 @@ pub trait Device: Debug + Send + Sized {
     /// Returns the route to a process with this card.
     ///
     /// # Errors
-    /// The reason why there is no route, for human readers.
-    fn route_to(&self, card: &Card) -> Result<Route, String>;
+    /// The reason why there is no route.
+    fn route_to(&self, card: &Card) -> Result<Route, Self::RouteError>;
 
     /// Returns this side's terms for a connection between two ports; `None` if there is no such
     /// port.
@@ -155,11 +160,11 @@ pub trait Device: Debug + Send + Sized {
 
 /// The reason why a call did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Refused<E> {
     /// Not now: a queue is full, or this side has no operation or buffer left.
     Again,
     /// Never: what the device says.
-    Failed(String),
+    Failed(E),
 }
 
 /// A completion that a poll has found.
@@ -193,12 +198,17 @@ pub enum Done {
         /// The device's reason.
         why: String,
     },
-    /// A one-sided transfer has ended.
+    /// A one-sided transfer has moved all bytes.
     Transfer {
         /// The caller's number.
         number: u64,
-        /// The device's reason, if it failed.
-        result: Result<(), String>,
+    },
+    /// A one-sided transfer has ended early.
+    TransferFailed {
+        /// The caller's number.
+        number: u64,
+        /// The device's reason.
+        why: String,
     },
     /// The RESET of a connection has not left.
     ResetFailed {
@@ -268,18 +278,20 @@ pub struct NewEndpoint {
 pub trait Port: Debug + Send {
     /// A registration of memory. It must be closed, see [`Port::deregister`], before its port is.
     type Registration: Debug + Send;
+    /// The reason why a call fails for good.
+    type Error: Error;
 
     /// Inserts the address of a peer's endpoint; returns the number by which frames are sent to it.
     ///
     /// # Errors
     /// What the device says.
-    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, String>;
+    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, Self::Error>;
 
     /// Forgets what was inserted.
     ///
     /// # Errors
     /// What the device says.
-    fn remove(&mut self, to: u64) -> Result<(), String>;
+    fn remove(&mut self, to: u64) -> Result<(), Self::Error>;
 
     /// Makes this side's endpoint for a connection of a VC, if the device connects endpoints one by
     /// one. `address` is that of the peer's endpoint; `offered` are the peer's bytes for its own
@@ -292,7 +304,7 @@ pub trait Port: Debug + Send {
         _vc: VcId,
         _address: &[u8],
         _offered: Option<&[u8]>,
-    ) -> Result<Option<NewEndpoint>, String> {
+    ) -> Result<Option<NewEndpoint>, Self::Error> {
         Ok(None)
     }
 
@@ -301,7 +313,7 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// The fault in the bytes, or what the device says.
-    fn connect_endpoint(&mut self, _endpoint: u64, _theirs: &[u8]) -> Result<(), String> {
+    fn connect_endpoint(&mut self, _endpoint: u64, _theirs: &[u8]) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -343,13 +355,13 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// If it does not go.
-    fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused>;
+    fn inject(&mut self, frame: &[u8], to: u64) -> Result<(), Refused<Self::Error>>;
 
     /// Sends the first bytes of a buffer that was taken at once; it stays the caller's.
     ///
     /// # Errors
     /// If it does not go.
-    fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused>;
+    fn inject_buffer(&mut self, buffer: u32, len: usize, to: u64) -> Result<(), Refused<Self::Error>>;
 
     /// Takes a buffer for a frame, if one is free. It must be sent or given back.
     fn take_buffer(&mut self) -> Option<u32>;
@@ -364,7 +376,7 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// If it does not go; the buffer is still the caller's.
-    fn send(&mut self, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<(), Refused>;
+    fn send(&mut self, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<(), Refused<Self::Error>>;
 
     /// Makes progress, and takes up to `most` completions. Returns their number; see
     /// [`Port::completion`].
@@ -435,7 +447,11 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// What the device says.
-    fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Self::Registration>, Refused>;
+    fn register(
+        &mut self,
+        mem: IoVec,
+        access: Access,
+    ) -> Result<Option<Self::Registration>, Refused<Self::Error>>;
 
     /// Returns the data that peers need to reach registered memory.
     fn remote(registration: &Self::Registration) -> Remote;
@@ -444,7 +460,7 @@ pub trait Port: Debug + Send {
     ///
     /// # Errors
     /// What the device says; the registration then is as before.
-    fn deregister(&self, registration: &mut Self::Registration) -> Result<(), Refused>;
+    fn deregister(&self, registration: &mut Self::Registration) -> Result<(), Refused<Self::Error>>;
 
     /// Starts to read from a peer into lent memory.
     ///
@@ -457,7 +473,7 @@ pub trait Port: Debug + Send {
         remote: u64,
         key: u64,
         number: u64,
-    ) -> Result<(), Refused>;
+    ) -> Result<(), Refused<Self::Error>>;
 
     /// Starts to write from lent memory to a peer. Ends when the data is there.
     ///
@@ -470,7 +486,7 @@ pub trait Port: Debug + Send {
         remote: u64,
         key: u64,
         number: u64,
-    ) -> Result<(), Refused>;
+    ) -> Result<(), Refused<Self::Error>>;
 
     /// Asks the device to give up the transfer with this number. What it says comes as its end.
     fn cancel_transfer(&mut self, number: u64);

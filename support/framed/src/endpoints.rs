@@ -9,6 +9,7 @@ use netmod_core::VcId;
 use crate::book::Dest;
 use crate::conn::{LocalTerms, Offer, To};
 use crate::device::{NewEndpoint, Port};
+use crate::error::PortError;
 use crate::wire::Slot;
 
 /// An endpoint that the device has made.
@@ -95,7 +96,7 @@ impl Endpoints {
         leaving: &mut Leaving,
         address: &[u8],
         terms: &mut LocalTerms,
-    ) -> Result<(), String> {
+    ) -> Result<(), PortError<P::Error>> {
         let port = usize::from(terms.port);
         if self.dialled.as_ref().is_some_and(|endpoint| endpoint.port != port) {
             leaving.add(self.dialled.take());
@@ -120,7 +121,7 @@ impl Endpoints {
         leaving: &mut Leaving,
         offer: &Offer<'_>,
         terms: &mut LocalTerms,
-    ) -> Result<(), String> {
+    ) -> Result<(), PortError<P::Error>> {
         leaving.add(self.promised.take());
         let port = usize::from(terms.port);
         let theirs = offer.terms;
@@ -136,7 +137,7 @@ impl Endpoints {
             self.promised = None;
             ports[port].close_endpoint(number);
         }
-        connected
+        Ok(connected?)
     }
 
     /// Returns the destination of a new connection's frames if it has an endpoint of its own.
@@ -150,7 +151,7 @@ impl Endpoints {
         leaving: &mut Leaving,
         to: To,
         theirs: &[u8],
-    ) -> Result<Option<Dest>, String> {
+    ) -> Result<Option<Dest>, PortError<P::Error>> {
         let (mut used, other) = match to {
             To::Vc(_) => (self.dialled.take(), self.promised.take()),
             To::Inbound(_) => (self.promised.take(), self.dialled.take()),
@@ -171,8 +172,8 @@ fn make<P: Port>(
     vc: VcId,
     address: &[u8],
     offered: Option<&[u8]>,
-) -> Result<Option<Endpoint>, String> {
-    let of = ports.get_mut(port).ok_or("this process has no such endpoint")?;
+) -> Result<Option<Endpoint>, PortError<P::Error>> {
+    let of = ports.get_mut(port).ok_or(PortError::Missing)?;
     Ok(of.open_endpoint(vc, address, offered)?.map(|NewEndpoint { number, says }| Endpoint {
         port,
         number,

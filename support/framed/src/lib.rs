@@ -15,6 +15,7 @@ mod connections;
 pub mod device;
 mod ending;
 mod endpoints;
+mod error;
 pub mod life;
 mod link;
 mod liveness;

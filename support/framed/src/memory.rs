@@ -5,6 +5,8 @@
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
+pub use crate::error::BlockError;
+
 /// Alignment of buffers.
 const ALIGN: usize = 4096;
 
@@ -26,10 +28,10 @@ impl Block {
     ///
     /// # Errors
     /// If so much cannot be.
-    pub fn new(each: usize, count: usize) -> Result<Block, String> {
+    pub fn new(each: usize, count: usize) -> Result<Block, BlockError> {
         let bytes = each.checked_mul(count).filter(|n| *n > 0);
         let layout = bytes.and_then(|n| Layout::from_size_align(n, ALIGN).ok());
-        let layout = layout.ok_or_else(|| format!("{count} buffers of {each} bytes cannot be"))?;
+        let layout = layout.ok_or(BlockError { each, count })?;
         // SAFETY: the layout is not empty.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };

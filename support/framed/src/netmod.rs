@@ -17,7 +17,7 @@ use crate::addresses::Addresses;
 use crate::clock::Clock;
 use crate::conn::{Manager, Params};
 use crate::connections::Connections;
-use crate::device::{Device, Opened, Port, Settings};
+use crate::device::{Device, Opened, Port, Route, Settings};
 use crate::link::FrameVc;
 use crate::liveness::Liveness;
 use crate::outbox::Outbox;
@@ -59,7 +59,7 @@ pub struct FrameStats {
 pub struct FrameNetmod<D: Device> {
     pub(crate) settings: Settings,
     /// The device that this process has opened, or the reason why it has none.
-    pub(crate) own: Result<D, String>,
+    pub(crate) own: Result<D, DeviceError>,
     pub(crate) ports: Vec<D::Port>,
     pub(crate) connections: Connections,
     pub(crate) links: SideTable<FrameVc, VcKind>,
@@ -88,9 +88,10 @@ impl<D: Device> FrameNetmod<D> {
     /// reaches nobody, and its errors say why.
     pub fn new(cfg: &D::Config, me: PeerName, size: u32) -> FrameNetmod<D> {
         let mut nonce = [0; 8];
-        let random = getrandom::fill(&mut nonce).map_err(|e| format!("no random numbers: {e}"));
+        let not_opened = |why: String| DeviceError::new(D::NAME, why);
+        let random = getrandom::fill(&mut nonce).map_err(|e| not_opened(format!("no random numbers: {e}")));
         let incarnation = u64::from_le_bytes(nonce);
-        let opened = random.and_then(|()| D::open(cfg, me));
+        let opened = random.and_then(|()| D::open(cfg, me).map_err(|e| not_opened(e.to_string())));
         let (own, ports, life) = match opened {
             Ok(Opened { device, ports, life }) => (Ok(device), ports, life),
             Err(why) => (Err(why), Vec::new(), None),
@@ -131,10 +132,20 @@ impl<D: Device> FrameNetmod<D> {
         FrameStats { oddities: odd.sum(), ..self.stats }
     }
 
+    /// Returns what `f` says of the device, or the reason why there is none.
+    pub(crate) fn device_text(&self, f: impl FnOnce(&D) -> String) -> String {
+        self.own.as_ref().map_or_else(|e| e.text().to_owned(), f)
+    }
+
+    /// Returns the route to the process with this card.
+    fn route_to(&self, card: &Card, peer: Option<PeerName>) -> Result<Route, VcError> {
+        let wrong = |text: String| VcError::new(VcErrorKind::Card, peer, text);
+        let own = self.own.as_ref().map_err(|e| wrong(e.text().to_owned()))?;
+        own.route_to(card).map_err(|e| wrong(e.to_string()))
+    }
+
     pub(crate) fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
-        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
-        let own = self.own.as_ref().map_err(|why| wrong(why.clone()))?;
-        let route = own.route_to(card).map_err(wrong)?;
+        let route = self.route_to(card, Some(peer))?;
         if let Some(l) = self.links.get_mut(vc) {
             if l.route.as_ref() != Some(&route)
                 && let Some(dest) = l.dial.take()
@@ -193,7 +204,7 @@ impl<D: Device> DynamicProcesses for FrameNetmod<D> {
     }
 
     fn open_port(&mut self, port: u64, key: [u8; 32]) -> Result<(), DeviceError> {
-        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
+        self.own.as_ref().map_err(Clone::clone)?;
         self.connections.manager.identity_mut().open_port(port, JobKey(key));
         Ok(())
     }
@@ -203,7 +214,7 @@ impl<D: Device> DynamicProcesses for FrameNetmod<D> {
     }
 
     fn join_group(&mut self, met: &RemoteGroup) -> Result<(), DeviceError> {
-        self.own.as_ref().map_err(|why| DeviceError::new(D::NAME, why.clone()))?;
+        self.own.as_ref().map_err(Clone::clone)?;
         self.connections.manager.identity_mut().meet(*met);
         Ok(())
     }
@@ -405,8 +416,7 @@ impl<D: Device> Module for FrameNetmod<D> {
     }
 
     fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
-        let own = self.own.as_ref().map_err(VcError::of_card)?;
-        own.route_to(card).map(|_| ()).map_err(VcError::of_card)
+        self.route_to(card, None).map(|_| ())
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {
@@ -421,11 +431,11 @@ impl<D: Device> Module for FrameNetmod<D> {
 
 impl<D: Device> Diagnose for FrameNetmod<D> {
     fn failure(&self) -> Option<&str> {
-        self.own.as_ref().err().map(String::as_str)
+        self.own.as_ref().err().map(DeviceError::text)
     }
 
     fn opened(&self) -> String {
-        self.own.as_ref().map_or_else(Clone::clone, D::describe)
+        self.device_text(D::describe)
     }
 
     fn describe(&self, _core: &Core, vc: VcId) -> String {
@@ -433,7 +443,7 @@ impl<D: Device> Diagnose for FrameNetmod<D> {
         let state = match (&l.down, &l.open) {
             (Some(e), _) => format!("down: {e}"),
             (None, Some(open)) => {
-                let own = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(open.dest.port));
+                let own = self.device_text(|own| own.name_of(open.dest.port));
                 format!("connected by {own}, frames of up to {} bytes, room for {}", open.frame, open.room())
             }
             (None, None) => "no connection".into(),

@@ -116,7 +116,7 @@ impl<D: Device> FrameNetmod<D> {
                 );
                 self.addresses.book.release(dest);
             }
-            Err(why) => tracing::debug!(why, "somebody has asked whose address is of no use"),
+            Err(why) => tracing::debug!(%why, "somebody has asked whose address is of no use"),
         }
     }
 

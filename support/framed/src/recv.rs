@@ -74,12 +74,14 @@ impl<D: Device> FrameNetmod<D> {
         }
         let (ended, kept) = std::mem::take(&mut self.work.backlog)
             .into_iter()
-            .partition(|(_, done)| matches!(done, Done::Transfer { .. }));
+            .partition(|(_, done)| matches!(done, Done::Transfer { .. } | Done::TransferFailed { .. }));
         self.work.backlog = kept;
         let ended: VecDeque<(usize, Done)> = ended;
         for (_, done) in ended {
-            if let Done::Transfer { number, result } = done {
-                self.transfer_ended(number, result);
+            match done {
+                Done::Transfer { number } => self.transfer_ended(number, None),
+                Done::TransferFailed { number, why } => self.transfer_ended(number, Some(&why)),
+                _ => {}
             }
         }
     }
@@ -111,9 +113,13 @@ impl<D: Device> FrameNetmod<D> {
                 self.send_failed(core, vc, &why);
             }
             Done::Lost { vc, why } => self.send_failed(core, vc, &why),
-            Done::Transfer { number, result } => {
+            Done::Transfer { number } => {
                 events.note_progress();
-                self.transfer_ended(number, result);
+                self.transfer_ended(number, None);
+            }
+            Done::TransferFailed { number, why } => {
+                events.note_progress();
+                self.transfer_ended(number, Some(&why));
             }
             Done::ResetFailed { vc, reset } => {
                 self.sent(core, vc, events);

@@ -109,7 +109,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
                 Err(Refused::Failed(why)) => {
                     let peer = self.links.get(t.vc).map(|l| l.peer);
-                    let text = D::WORDS.says(&why);
+                    let text = D::WORDS.says(&why.to_string());
                     t.failed = Some(VcError::new(VcErrorKind::Lost, peer, text));
                 }
             }
@@ -128,15 +128,15 @@ impl<D: Device> FrameNetmod<D> {
         }
     }
 
-    /// Handles the end of an operation of a transfer.
-    pub(crate) fn transfer_ended(&mut self, number: u64, result: Result<(), String>) {
+    /// Handles the end of an operation of a transfer. `failure`: the device's reason, if it failed.
+    pub(crate) fn transfer_ended(&mut self, number: u64, failure: Option<&str>) {
         let number = Handle::from_wire(number);
         let Some(t) = self.transfers.running.get_mut(number) else { return };
         t.under_way = t.under_way.saturating_sub(1);
         if let Some(region) = self.transfers.regions.get_mut(t.region) {
             region.own.in_use = region.own.in_use.saturating_sub(1);
         }
-        if let Err(why) = result
+        if let Some(why) = failure
             && t.failed.is_none()
         {
             let peer = self.links.get(t.vc).map(|l| l.peer);
@@ -209,7 +209,7 @@ impl<D: Device> FrameNetmod<D> {
     #[cold]
     fn shut_port(&mut self, core: &mut Core, port: usize) {
         tracing::error!(
-            domain = self.own.as_ref().map_or_else(Clone::clone, |o| o.name_of(port)),
+            domain = self.device_text(|own| own.name_of(port)),
             "{} does not give memory back; its endpoint is closed, with all connections",
             D::WORDS.what
         );

@@ -51,13 +51,13 @@ impl<D: Device> FrameNetmod<D> {
         core: &mut Core,
         vc: VcId,
         len: usize,
-        sent: Result<(), Refused>,
+        sent: Result<(), Refused<<D::Port as Port>::Error>>,
     ) -> Result<bool, VcError> {
         core.count_send(vc, len);
         match sent {
             Ok(()) => Ok(true),
             Err(Refused::Again) => Ok(false),
-            Err(Refused::Failed(why)) => Err(self.broken(core, vc, &why)),
+            Err(Refused::Failed(why)) => Err(self.broken(core, vc, &why.to_string())),
         }
     }
 
@@ -70,7 +70,7 @@ impl<D: Device> FrameNetmod<D> {
         vc: VcId,
         hdr: &Header,
         data: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refused<<D::Port as Port>::Error>> {
         let Some(open) = &mut l.open else { return Err(Refused::Again) };
         let port = &mut ports[open.dest.port];
         let len = OVERHEAD + data.len();
@@ -331,7 +331,7 @@ impl<D: Device> FrameNetmod<D> {
             }
             Err(Refused::Failed(why)) => {
                 port.give_back(f.buffer);
-                self.broken(core, vc, &why);
+                self.broken(core, vc, &why.to_string());
                 false
             }
         }
@@ -371,7 +371,7 @@ impl<D: Device> FrameNetmod<D> {
                 }
             }
             Err(Refused::Again) => self.refused(core, vc),
-            Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why)),
+            Err(Refused::Failed(why)) => drop(self.broken(core, vc, &why.to_string())),
         }
     }
 }
@@ -382,7 +382,13 @@ impl<D: Device> FrameNetmod<D> {
 /// # Errors
 /// If the device does not take it; the buffer stays the caller's.
 #[inline(always)]
-fn give<P: Port>(port: &mut P, buffer: u32, len: usize, to: u64, vc: VcId) -> Result<bool, Refused> {
+fn give<P: Port>(
+    port: &mut P,
+    buffer: u32,
+    len: usize,
+    to: u64,
+    vc: VcId,
+) -> Result<bool, Refused<P::Error>> {
     if len > port.inject_max() {
         return port.send(buffer, len, to, vc).map(|()| false);
     }

@@ -5,13 +5,20 @@ use netmod_core::{Card, Core, Event, PeerName, Refusal, Time, VcError, VcErrorKi
 
 use crate::book::Dest;
 use crate::conn::To;
-use crate::device::Device;
+use crate::device::{Device, Port};
+use crate::error::PortError;
 use crate::netmod::FrameNetmod;
 use crate::shutdown::Ending;
 
 impl<D: Device> FrameNetmod<D> {
     /// Returns the destination of the frames of a new connection.
-    pub(crate) fn use_end(&mut self, vc: VcId, to: To, dest: Dest, theirs: &[u8]) -> Result<Dest, String> {
+    pub(crate) fn use_end(
+        &mut self,
+        vc: VcId,
+        to: To,
+        dest: Dest,
+        theirs: &[u8],
+    ) -> Result<Dest, PortError<<D::Port as Port>::Error>> {
         let Some(l) = self.links.get_mut(vc) else { return Ok(dest) };
         Ok(l.endpoints.opened(&mut self.ports, &mut self.addresses.leaving, to, theirs)?.unwrap_or(dest))
     }

@@ -7,11 +7,44 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hca::Errno;
-use libibverbs_sys::Library;
 use libibverbs_sys::object::ibv_device;
+use libibverbs_sys::{Library, LoadError};
 
 use crate::device::{Context, Device, IbvHca};
 use crate::error;
+
+/// The reason why the library cannot be used, or a device cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DevicesError {
+    /// No usable library was found.
+    #[error(transparent)]
+    Library(#[from] LoadError),
+    /// The library cannot protect registered memory from a fork.
+    #[error("{}", fork_refused(*.0))]
+    Fork(Errno),
+    /// The library cannot list the devices.
+    #[error("{}", no_list(*.0))]
+    List(Errno),
+    /// There is no device of this name.
+    #[error("{}", not_there(name, present))]
+    Missing {
+        /// The name.
+        name: String,
+        /// Names of the present devices.
+        present: Vec<String>,
+    },
+    /// The library does not open the device.
+    #[error("{}", not_opened(name, *errno))]
+    Open {
+        /// Name of the device.
+        name: String,
+        /// The cause.
+        errno: Errno,
+    },
+    /// A call on the opened device has failed.
+    #[error(transparent)]
+    Device(#[from] hca::Error),
+}
 
 /// The loaded libibverbs.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +58,8 @@ impl Devices {
     /// # Errors
     /// If no usable library is found (the message names the packages), or the library cannot
     /// protect registered memory from a fork.
-    pub fn load(path: Option<&Path>) -> Result<Devices, String> {
-        let library = Library::load(path).map_err(|e| e.to_string())?;
+    pub fn load(path: Option<&Path>) -> Result<Devices, DevicesError> {
+        let library = Library::load(path)?;
         // After a fork, parent and child share all pages until one of them writes. If the parent
         // writes first, it continues with a copy of the page while the device keeps writing to the
         // old one. Programs may fork at any time (`system(3)` does), so memory must be protected
@@ -36,7 +69,7 @@ impl Devices {
         // SAFETY: the function takes no arguments and may be called at any time.
         match unsafe { (library.ibv_fork_init)() } {
             0 => Ok(Devices { library }),
-            refused => Err(fork_refused(error::number(refused))),
+            refused => Err(DevicesError::Fork(error::number(refused))),
         }
     }
 
@@ -44,7 +77,7 @@ impl Devices {
     ///
     /// # Errors
     /// If the library cannot list them.
-    pub fn names(&self) -> Result<Vec<String>, String> {
+    pub fn names(&self) -> Result<Vec<String>, DevicesError> {
         let list = List::new(&self.library)?;
         Ok(list.all().iter().map(|device| list.name(*device)).collect())
     }
@@ -53,22 +86,21 @@ impl Devices {
     ///
     /// # Errors
     /// If there is no such device, or it cannot be opened.
-    pub fn open(&self, name: &str) -> Result<IbvHca, String> {
+    pub fn open(&self, name: &str) -> Result<IbvHca, DevicesError> {
         let list = List::new(&self.library)?;
         let found = list.all().iter().find(|device| list.name(**device) == name);
         let Some(&device) = found else {
-            let names: Vec<String> = list.all().iter().map(|device| list.name(*device)).collect();
-            return Err(not_there(name, &names));
+            let present = list.all().iter().map(|device| list.name(*device)).collect();
+            return Err(DevicesError::Missing { name: name.to_owned(), present });
         };
         // SAFETY: the device is one of the list, which lives.
         let context = unsafe { (self.library.ibv_open_device)(device) };
         if context.is_null() {
-            return Err(not_opened(name, error::last()));
+            return Err(DevicesError::Open { name: name.to_owned(), errno: error::last() });
         }
         // SAFETY: this library has just opened the context, and nobody else owns it.
         let context = unsafe { Context::new(self.library, context, name.to_owned()) };
-        let device = Device::new(context).map_err(|e| e.to_string())?;
-        Ok(IbvHca(Arc::new(device)))
+        Ok(IbvHca(Arc::new(Device::new(context)?)))
     }
 }
 
@@ -80,12 +112,12 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn new(library: &Library) -> Result<List<'_>, String> {
+    fn new(library: &Library) -> Result<List<'_>, DevicesError> {
         let mut count = 0;
         // SAFETY: the count has room.
         let list = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         if list.is_null() {
-            return Err(no_list(error::last()));
+            return Err(DevicesError::List(error::last()));
         }
         Ok(List { library, list, count: usize::try_from(count).unwrap_or(0) })
     }

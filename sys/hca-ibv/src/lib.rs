@@ -30,7 +30,7 @@ mod xrc;
 
 pub use ah::IbvAh;
 pub use device::IbvHca;
-pub use devices::Devices;
+pub use devices::{Devices, DevicesError};
 pub use mr::IbvMr;
 pub use qp::IbvQp;
 pub use queue::{IbvChannel, IbvCq, IbvSrq};

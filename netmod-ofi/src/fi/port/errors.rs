@@ -64,7 +64,7 @@ impl Port {
             }
             What::Transfer { number } => {
                 self.transfers -= 1;
-                self.failures.push_back(Done::Transfer { number, result: Err(failed.text) });
+                self.failures.push_back(Done::TransferFailed { number, why: failed.text });
             }
         }
     }

@@ -6,7 +6,9 @@ use std::os::fd::RawFd;
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::Access;
 use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
-use netmod_framed::device::{self, Done, Lent, Oddities, Refused, Remote};
+use netmod_framed::device::{self, Done, Lent, Oddities, Remote};
+
+use crate::error::{FabricError, Refused};
 
 use super::{Port, TX_BUFFERS, What};
 use crate::fi::region::{self, Registration};
@@ -17,7 +19,7 @@ impl Port {
     fn fresh_key(&mut self) -> Result<u64, Refused> {
         let bits = self.traits().mr_key_size.clamp(1, 8) * 8;
         let mask = u64::MAX >> (64 - bits);
-        let all_used = || Refused::Failed("all keys that the provider allows are in use".into());
+        let all_used = || Refused::Failed(FabricError::NoKey);
         if bits <= 16 {
             // Among so few keys, chance would soon pick one with which an earlier peer may still
             // write.
@@ -28,8 +30,7 @@ impl Port {
         }
         for _ in 0..1000 {
             let mut bytes = [0; 8];
-            getrandom::fill(&mut bytes)
-                .map_err(|e| Refused::Failed(format!("no random numbers for a key: {e}")))?;
+            getrandom::fill(&mut bytes).map_err(|e| Refused::Failed(FabricError::Random(e)))?;
             let key = u64::from_le_bytes(bytes) & mask;
             if let Some(key) = self.endpoint.take_key(core::iter::once(key)) {
                 return Ok(key);
@@ -41,12 +42,13 @@ impl Port {
 
 impl device::Port for Port {
     type Registration = Registration;
+    type Error = FabricError;
 
-    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, String> {
+    fn insert(&mut self, address: &[u8], context: u8) -> Result<u64, FabricError> {
         self.endpoint.insert(address, context)
     }
 
-    fn remove(&mut self, to: u64) -> Result<(), String> {
+    fn remove(&mut self, to: u64) -> Result<(), FabricError> {
         self.endpoint.remove(to)
     }
 

@@ -14,7 +14,7 @@ use libfabric_sys::Library;
 use libfabric_sys::attr::{fi_cq_data_entry, fi_info};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MULTI_RECV, FI_RECV, FI_SEND};
 use netmod_core::VcId;
-use netmod_framed::device::{Done, Oddities, Port as _, Refused};
+use netmod_framed::device::{Done, Oddities, Port as _};
 use netmod_framed::memory::Block;
 use netmod_framed::wire::FRAME_HEADER;
 
@@ -24,6 +24,7 @@ use super::ops::Ops;
 use super::region::Registration;
 use super::shared::DomainOptions;
 use super::traits::Traits;
+use crate::error::{FabricError, Refused};
 use receives::Receives;
 
 mod errors;
@@ -129,7 +130,7 @@ impl Port {
         info: *const fi_info,
         options: Options,
         share: Share,
-    ) -> Result<Port, String> {
+    ) -> Result<Port, FabricError> {
         let Share { contexts, process } = share;
         let Options { frame, rx_memory, descriptor } = options;
         let options = DomainOptions { frame, contexts, descriptor, process };
@@ -171,15 +172,14 @@ impl Port {
             let register = |port: &Port, block: &Block, access| {
                 let chosen = !port.traits().wants(FI_MR_PROV_KEY);
                 let key = if chosen { port.endpoint.take_key(1..=u64::from(u8::MAX)) } else { Some(0) };
-                let no_key = || Refused::Failed("no key is free for a registration".into());
-                let key = key.ok_or_else(no_key)?;
+                let key = key.ok_or(Refused::Failed(FabricError::NoKey))?;
                 // SAFETY: the block lives as long as the port, which closes the registration first.
                 unsafe { Registration::new(&port.endpoint, block.base(), block.bytes(), access, key) }
             };
             let all = register(&port, &port.tx, FI_SEND);
-            port.tx_registered = Some(all.map_err(failure)?);
+            port.tx_registered = Some(all.map_err(|refused| FabricError::of("fi_mr_reg", refused))?);
             let all = register(&port, &port.rx, FI_RECV);
-            port.rx_registered = Some(all.map_err(failure)?);
+            port.rx_registered = Some(all.map_err(|refused| FabricError::of("fi_mr_reg", refused))?);
         }
         port.post()?;
         Ok(port)
@@ -189,7 +189,12 @@ impl Port {
     ///
     /// # Errors
     /// The call that failed, and its cause; nothing stays open.
-    pub(crate) fn of(lib: Library, offer: &Offer, options: Options, share: Share) -> Result<Port, String> {
+    pub(crate) fn of(
+        lib: Library,
+        offer: &Offer,
+        options: Options,
+        share: Share,
+    ) -> Result<Port, FabricError> {
         // SAFETY: the offer's info is the library's, and lives as long as the offer.
         unsafe { Port::open(lib, offer.info(), options, share) }
     }
@@ -213,7 +218,7 @@ impl Port {
     ///
     /// # Errors
     /// If the provider refuses a buffer permanently.
-    fn post(&mut self) -> Result<(), String> {
+    fn post(&mut self) -> Result<(), FabricError> {
         let desc = self.rx_registered.as_ref().map_or(null_mut(), Registration::desc);
         while let Some(buffer) = self.receives.idle() {
             let (at, len, context) =
@@ -239,7 +244,7 @@ impl Port {
         if let Err(why) = self.post()
             && !std::mem::replace(&mut self.refused_warned, true)
         {
-            tracing::warn!(why, "a receive buffer cannot be posted; each poll retries");
+            tracing::warn!(%why, "a receive buffer cannot be posted; each poll retries");
         }
     }
 
@@ -282,7 +287,7 @@ impl Port {
             }
             What::Transfer { number } => {
                 self.transfers -= 1;
-                Some(Done::Transfer { number, result: Ok(()) })
+                Some(Done::Transfer { number })
             }
         }
     }
@@ -302,13 +307,6 @@ impl Port {
         }
         self.receives.came(buffer, (at, entry.len), is_frame, is_last);
         is_frame.then_some(Done::Frame { buffer, at: at as u32, len: entry.len as u32 })
-    }
-}
-
-fn failure(refused: Refused) -> String {
-    match refused {
-        Refused::Again => "fi_mr_reg: the provider is out of resources".into(),
-        Refused::Failed(why) => why,
     }
 }
 
