@@ -1,4 +1,4 @@
-//! What the device offers to a layer that agrees on contexts itself.
+//! Tests of the interface for a layer that agrees on contexts itself.
 
 #![allow(unsafe_code)]
 

@@ -18,9 +18,9 @@
 //! scope that lent it.
 //!
 //! [`crate::Core::finish`], [`crate::Core::remove_req`] and their like touch no lent memory, and
-//! are safe functions. Whoever lends memory also promises that only code that is bound by the safety
-//! sections of [`crate::Netmod`] and [`crate::Upper`] calls them for the request. Programs cannot:
-//! a device gives its `Core` to its netmods only.
+//! are safe functions. Whoever lends memory also promises that only code that is bound by the
+//! safety sections of [`crate::Netmod`] and [`crate::Upper`] calls them for the request. Programs
+//! cannot: a device gives its `Core` to its netmods only.
 
 #![allow(unsafe_code)]
 

@@ -28,8 +28,8 @@ impl Vci {
     }
 
     /// Ends a call of the program: what it leaves staged is the helper's to send, if no other call
-    /// comes. Methods of [`Device`](super::Device) do so themselves; a layer above that uses several
-    /// methods of one `Vci` for a call of its own does it at the end.
+    /// comes. Methods of [`Device`](super::Device) do so themselves; a layer above that uses
+    /// several methods of one `Vci` for a call of its own does it at the end.
     #[inline]
     pub fn end_call(&mut self) {
         self.engine.end_call();
