@@ -135,7 +135,7 @@ impl FrameHeader {
     }
 }
 
-/// Copies a message's header word by word, since it may just have been written so ([`apart`]).
+/// Copies a message's header word by word, since it may just have been written so ([`apart()`]).
 #[inline]
 pub fn put_header(hdr: &Header, to: &mut [u8]) {
     let ((words, _), (to, _)) = (hdr.as_chunks::<8>(), to.as_chunks_mut::<8>());
