@@ -82,6 +82,23 @@ impl Request {
         }
     }
 
+    /// Turns this into the request of [`Request::new`], part by part in place.
+    #[inline]
+    pub fn renew(&mut self, vc: Option<VcId>, seg: Segment) {
+        self.vc = vc;
+        self.seg = seg;
+        self.excess = 0;
+        self.charge = 0;
+        self.queue_seq = 0;
+        self.on_done = OnDone::Complete;
+        self.detached = false;
+        self.reported = false;
+        self.shares = 1;
+        self.parted = false;
+        self.copied = false;
+        self.outcome = Outcome::Pending;
+    }
+
     /// Returns its state or outcome.
     #[inline]
     pub fn outcome(&self) -> &Outcome {

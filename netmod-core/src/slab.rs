@@ -108,7 +108,7 @@ struct Slot<T> {
     /// The word of a free slot never equals a handle by which this slot is looked up: a slot does
     /// not follow itself.
     word: u64,
-    /// The value; none in a free slot.
+    /// The value; in a free slot nothing, or the value left by [`Slab::retire_if`].
     value: Option<T>,
 }
 
@@ -143,6 +143,13 @@ fn make_room<T>(slots: &mut Vec<T>, len: usize) {
     } else {
         slots.reserve(more);
     }
+}
+
+/// Creates the first value of a slot.
+#[cold]
+#[inline(never)]
+fn fill<T: Default>(place: &mut Option<T>) {
+    *place = Some(T::default());
 }
 
 /// A growing array of `T` whose slots are reused, last freed first.
@@ -190,6 +197,50 @@ impl<T, K> Slab<T, K> {
         self.len += 1;
         slot.value = Some(value);
         h
+    }
+
+    /// Occupies a slot and returns its value to be set in place, which avoids moving a large one.
+    ///
+    /// The value is `T::default()`, or what [`Slab::retire_if`] has left.
+    ///
+    /// # Panics
+    ///
+    /// As [`Slab::insert`].
+    #[inline]
+    pub fn renew(&mut self) -> (Handle<K>, &mut T)
+    where
+        T: Default,
+    {
+        if self.free == NO_FREE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        let (h, next) = slot.take(index);
+        self.free = next;
+        self.len += 1;
+        if slot.value.is_none() {
+            fill(&mut slot.value);
+        }
+        (h, slot.value.get_or_insert_default())
+    }
+
+    /// Frees the slot if `is_so` holds for the value, and leaves the value in it for
+    /// [`Slab::renew`].
+    ///
+    /// Returns true if it did; the handle is dead then.
+    #[inline]
+    pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> bool {
+        let Some(slot) = self.slots.get_mut(h.index()).filter(|slot| slot.word == h.word) else {
+            return false;
+        };
+        if !slot.value.as_ref().is_some_and(is_so) {
+            return false;
+        }
+        slot.free(h, self.free);
+        self.free = h.index() as u32;
+        self.len -= 1;
+        true
     }
 
     /// Adds a free slot.
@@ -262,7 +313,7 @@ impl<T, K> Slab<T, K> {
 /// The value belongs to one generation of the handle; another one does not find it.
 #[derive(Debug)]
 pub struct SideTable<T, K> {
-    /// Handle and value; [`NOBODY`] if there was none yet.
+    /// Handle and value. [`NOBODY`]: none, or what [`SideTable::retire_if`] has left.
     slots: Vec<(u64, Option<T>)>,
     _kind: PhantomData<fn() -> K>,
 }
@@ -301,6 +352,40 @@ impl<T, K> SideTable<T, K> {
         let slot = &mut self.slots[h.index()];
         slot.0 = h.word;
         slot.1 = Some(value);
+    }
+
+    /// Returns the value of a handle to be set in place, which avoids moving a large one.
+    ///
+    /// The value is `T::default()`, or what [`SideTable::retire_if`] or an earlier generation has
+    /// left.
+    #[inline]
+    pub fn renew(&mut self, h: Handle<K>) -> &mut T
+    where
+        T: Default,
+    {
+        if h.index() >= self.slots.len() {
+            self.extend(h.index() + 1);
+        }
+        let slot = &mut self.slots[h.index()];
+        slot.0 = h.word;
+        if slot.1.is_none() {
+            fill(&mut slot.1);
+        }
+        slot.1.get_or_insert_default()
+    }
+
+    /// Removes the handle's value if `is_so` holds for it, and leaves the value in place for
+    /// [`SideTable::renew`].
+    ///
+    /// Returns whether it did, or `None` if there is no value.
+    #[inline]
+    pub fn retire_if(&mut self, h: Handle<K>, is_so: impl FnOnce(&T) -> bool) -> Option<bool> {
+        let (of, value) = self.slots.get_mut(h.index()).filter(|(of, _)| *of == h.word)?;
+        let so = is_so(value.as_ref()?);
+        if so {
+            *of = NOBODY;
+        }
+        Some(so)
     }
 
     #[cold]
@@ -364,7 +449,8 @@ impl<T, K> SideTable<T, K> {
 
     /// Iterates over all values with their handles, by index.
     pub fn iter(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
-        self.slots.iter().filter_map(|(h, v)| v.as_ref().map(|v| (Handle::from_wire(*h), v)))
+        let values = self.slots.iter().filter(|(h, _)| *h != NOBODY);
+        values.filter_map(|(h, v)| v.as_ref().map(|v| (Handle::from_wire(*h), v)))
     }
 }
 
@@ -398,6 +484,33 @@ mod tests {
         let free = ReqId::from_wire(a.to_wire() + (1 << 32));
         assert_eq!(s.get(free), None);
         assert_eq!(s.remove(free), None);
+    }
+
+    #[test]
+    fn what_was_retired_is_not_live_and_is_used_again() {
+        let mut s: Slab<u32, ReqKind> = Slab::new();
+        let mut t: SideTable<u32, ReqKind> = SideTable::new();
+        let (a, value) = s.renew();
+        assert_eq!(std::mem::replace(value, 5), 0);
+        assert_eq!(std::mem::replace(t.renew(a), 6), 0);
+        assert_eq!((s.get(a), t.get(a), s.len()), (Some(&5), Some(&6), 1));
+        assert!(!s.retire_if(a, |n| *n != 5) && s.retire_if(a, |n| *n == 5));
+        assert_eq!((t.retire_if(a, |n| *n != 6), t.get(a)), (Some(false), Some(&6)));
+        assert_eq!((t.retire_if(a, |n| *n == 6), t.get(a)), (Some(true), None));
+        assert_eq!(t.retire_if(a, |_| true), None);
+        // The second one is the free slot's own number, which a peer may invent.
+        for h in [a, ReqId::from_wire(a.to_wire() + (1 << 32)), ReqId::from_wire(0)] {
+            assert!(s.get(h).is_none() && s.get_mut(h).is_none() && s.remove(h).is_none());
+            assert!(t.get(h).is_none() && t.get_mut(h).is_none() && t.remove(h).is_none());
+            assert!(!s.retire_if(h, |_| true));
+        }
+        assert_eq!((s.iter().count(), t.iter().count(), s.len()), (0, 0, 0));
+        let (b, value) = s.renew();
+        assert_eq!((b.index(), *value, *t.renew(b)), (a.index(), 5, 6));
+        assert_eq!((s.get(a), t.get(a)), (None, None));
+        assert_eq!((s.remove(b), t.remove(b)), (Some(5), Some(6)));
+        let (c, value) = s.renew();
+        assert_eq!((*value, *t.renew(c), s.len()), (0, 0, 1));
     }
 
     #[test]

@@ -110,10 +110,23 @@ impl Core {
         self.reqs.insert(req)
     }
 
+    /// Adds a request, to be set in place by [`Request::renew`].
+    #[inline]
+    pub fn renew_req(&mut self) -> (ReqId, &mut Request) {
+        self.reqs.renew()
+    }
+
     /// Removes a request. It counts as finished from now on, so no netmod may still use its memory.
     #[inline]
     pub fn remove_req(&mut self, req: ReqId) -> Option<Request> {
         self.reqs.remove(req)
+    }
+
+    /// Removes a request if `is_so` holds for it, and leaves its memory for
+    /// [`Core::renew_req`]. Returns true if it did.
+    #[inline]
+    pub fn retire_req_if(&mut self, req: ReqId, is_so: impl FnOnce(&Request) -> bool) -> bool {
+        self.reqs.retire_if(req, is_so)
     }
 
     /// Notes that staged data waits for the next poll or flush. For netmods.

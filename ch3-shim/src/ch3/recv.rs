@@ -1,6 +1,6 @@
 //! The receiving side: posting receives, and the packets that carry or announce data.
 
-use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Request, RxBytes, Segment, Time, VcError, VcId};
+use netmod_core::{OnDone, Outcome, PacketFault, ReqId, RxBytes, Segment, Time, VcError, VcId};
 
 use super::credit::{self, ENTRY};
 use super::pool::segment_of;
@@ -30,10 +30,11 @@ impl Ch3 {
         if let Some(cause) = self.source_lost(&pattern) {
             return Err(cause);
         }
-        let req = io.core.add_req(Request::new(None, seg.into()));
-        let posted = Some(self.queues.posted.post(pattern, req));
-        let part = MpiReq::new(Role::Recv, pattern.to_envelope());
-        self.reqs.side.set(req, MpiReq { posted, since: self.reqs.now, ..part });
+        let (req, r) = io.core.renew_req();
+        r.renew(None, seg.into());
+        let posted = self.queues.posted.post(pattern, req);
+        let env = pattern.to_envelope();
+        self.reqs.side.renew(req).renew_recv(env, posted, self.reqs.now);
         if self.budget.has_wanting() {
             self.relieve_for(io, &pattern);
         }

@@ -100,7 +100,27 @@ pub(crate) struct MpiReq {
     pub since: Time,
 }
 
+impl Default for MpiReq {
+    fn default() -> MpiReq {
+        MpiReq::new(Role::Recv, Envelope::new(0, 0, 0))
+    }
+}
+
 impl MpiReq {
+    /// Makes this the part of a posted receive, field by field in place.
+    #[inline]
+    pub(crate) fn renew_recv(&mut self, env: Envelope, posted: PostedKey, since: Time) {
+        self.role = Role::Recv;
+        self.matched = Matched::default();
+        self.truncated_from = 0;
+        self.posted = Some(posted);
+        self.owned = Owned::Nothing;
+        self.forgotten = false;
+        self.env = env;
+        self.cancelling = false;
+        self.since = since;
+    }
+
     /// Returns true if it owns no memory and reports nothing but its status.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {

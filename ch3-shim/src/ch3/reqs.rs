@@ -68,14 +68,11 @@ impl Requests {
     /// Returns false and changes nothing otherwise; [`Requests::take_result`] retires the others.
     #[inline]
     pub(crate) fn take_plain(&mut self, core: &mut Core, req: ReqId, matched: &mut Matched) -> bool {
-        let done = core.req(req).is_some_and(Request::is_plainly_done);
-        if !done || self.side.get(req).is_some_and(|m| !m.is_plain()) {
-            return false;
-        }
-        if let Some(read) = self.side.remove_with(req, |m| m.matched.by_words()) {
-            *matched = read;
-        }
-        core.remove_req(req).is_some()
+        let is_plain = |m: &MpiReq| {
+            *matched = m.matched.by_words();
+            m.is_plain()
+        };
+        core.retire_req_if(req, |r| r.is_plainly_done() && self.side.retire_if(req, is_plain) != Some(false))
     }
 
     /// Retires a request as [`Requests::take_plain`] does, without its status.
