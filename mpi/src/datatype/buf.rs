@@ -53,7 +53,7 @@ impl Buf {
 
     /// Returns another number of elements of a type at the same address.
     ///
-    /// Whoever made the buffer has lent all that its call describes: as many elements as there are
+    /// The maker of the buffer has lent all that its call describes: as many elements as there are
     /// processes, or as counts of the call say.
     pub(crate) fn elements(&self, count: i64, datatype: Datatype) -> Buf {
         Buf { at: self.at, count, datatype }

@@ -206,7 +206,7 @@ impl<H: Hca> Port<H> {
     /// Opens a port of a device.
     ///
     /// # Errors
-    /// What cannot be opened, and why.
+    /// The part that cannot be opened, and its cause.
     pub fn open(hca: H, options: Options) -> Result<Port<H>, PortError> {
         let attr = hca.port(options.port)?;
         let gid = hca.gids(options.port)?;
