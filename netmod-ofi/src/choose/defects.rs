@@ -41,7 +41,6 @@ const V2_6: u32 = version(2, 6);
 const WHOLE_BUFFERS: Remedy = Remedy::Avoided("each buffer takes one message, and is large enough for it");
 const FULL_EARLY: &str =
     "a multi-receive buffer is reported full while messages of other connections are still written to it";
-const COUNTED: Remedy = Remedy::Avoided("a buffer is posted again when all bytes before its end have come");
 const FULL: &str = "1024 messages that wait for a receive buffer leave no room for multi-receive buffers: -FI_ENOMEM for ever";
 
 /// Defects observed with 1.17, 2.4 and 2.6. A defect missing in 2.6 is assumed in all earlier
@@ -137,7 +136,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "messages of one peer overtake each other in multi-receive buffers, once some had to wait for a buffer",
         remedy: WHOLE_BUFFERS,
     },
-    Defect { provider: "net", gone: None, what: FULL_EARLY, remedy: COUNTED },
+    Defect { provider: "net", gone: Some(V1_20), what: FULL_EARLY, remedy: WHOLE_BUFFERS },
+    Defect { provider: "tcp", gone: Some(V1_20), what: FULL_EARLY, remedy: WHOLE_BUFFERS },
     Defect {
         provider: "net",
         gone: None,

@@ -25,7 +25,7 @@ use netmod_nics::Found;
 pub use decide::{Decision, decide};
 pub use defects::{DEFECTS, Defect, Remedy, wakes};
 pub use lengths::easy_max;
-pub use rank::{has_thread, last_overtakes, revokes_puts, shares_lines, wants_parts, wants_whole_buffers};
+pub use rank::{has_thread, revokes_puts, shares_lines, wants_parts, wants_whole_buffers};
 
 use crate::address::{format_name, show};
 use crate::error::NoOffer;

@@ -67,13 +67,6 @@ pub fn shares_lines(provider: &str) -> bool {
     provider == "shm"
 }
 
-/// Returns true if the provider may report the last message of a multi-receive buffer while it is
-/// still writing others to it: it gives each message its place when the header arrives, and the
-/// rest by the connections.
-pub fn last_overtakes(provider: &str) -> bool {
-    matches!(core_name(provider), "tcp" | "net")
-}
-
 /// Returns true if receive buffers shall take one message each, although the provider supports
 /// multi-receive buffers.
 ///
@@ -82,12 +75,12 @@ pub fn last_overtakes(provider: &str) -> bool {
 /// message fills, copying the receive's record twice. Posting another buffer takes longer, but can
 /// wait until the answer has been sent.
 ///
-/// ofi_rxm over TCP gave messages their place when the header arrived, until 1.20 (`dyn_rbuf` in
-/// `rxm_cq.c`): see the defect of messages that overtake each other. sockets gives a buffer to one
-/// connection at a time, and copies the messages of the others once more.
+/// Over TCP messages got their place when the header arrived, until 1.20 (`dyn_rbuf` in `rxm_cq.c`,
+/// `xnet_progress.c`): see the defects. sockets gives a buffer to one connection at a time, and
+/// copies the messages of the others once more.
 pub fn wants_whole_buffers(provider: &str, library: u32) -> bool {
-    match provider {
-        "tcp;ofi_rxm" => library < version(1, 20),
+    match core_name(provider) {
+        "tcp" | "net" => library < version(1, 20),
         "sockets" => true,
         _ => shares_lines(provider),
     }
@@ -148,10 +141,9 @@ mod tests {
         for (name, ..) in KNOWN {
             assert_eq!(shares_lines(name), *name == "shm", "{name}");
             let always = ["shm", "sockets"].contains(name);
-            let early = always || *name == "tcp;ofi_rxm";
+            let early = always || ["tcp", "net"].contains(&core_name(name));
             assert_eq!(wants_whole_buffers(name, version(1, 17)), early, "{name}");
             assert_eq!(wants_whole_buffers(name, version(1, 20)), always, "{name}");
-            assert_eq!(last_overtakes(name), ["tcp", "net"].contains(&core_name(name)), "{name}");
         }
     }
 

@@ -7,9 +7,7 @@ use libfabric_sys::consts::*;
 
 use super::info::text;
 use crate::card::MIN_FRAME;
-use crate::choose::{
-    easy_max, last_overtakes, revokes_puts, shares_lines, wakes, wants_parts, wants_whole_buffers,
-};
+use crate::choose::{easy_max, revokes_puts, shares_lines, wakes, wants_parts, wants_whole_buffers};
 
 /// Maximum length of a transfer in bytes, where splitting pays: see [`wants_parts`]. A part fits
 /// into a second-level cache of 1 MiB with other data beside it.
@@ -38,8 +36,6 @@ pub(crate) struct Traits {
     pub(crate) shares_lines: bool,
     /// True if receive buffers take several messages.
     pub(crate) multi_recv: bool,
-    /// True if the last message of such a buffer may complete before others in it.
-    pub(crate) last_overtakes: bool,
     /// True if there are one-sided transfers.
     pub(crate) rma: bool,
     /// True if closing a registration stops a peer that is in the middle of a put.
@@ -85,7 +81,6 @@ impl Traits {
             rx: rx.size.max(1),
             shares_lines: shares_lines(&provider),
             multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider, library),
-            last_overtakes: last_overtakes(&provider),
             rma: caps & FI_RMA != 0,
             revokes_puts: revokes_puts(&provider),
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,

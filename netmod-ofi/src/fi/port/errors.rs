@@ -45,10 +45,8 @@ impl Port {
             }
         }
         let multi = self.endpoint.traits().multi_recv;
-        if failed.cancelled || !multi {
+        if failed.cancelled || !multi || failed.flags & FI_MULTI_RECV != 0 {
             self.receives.retire(buffer);
-        } else {
-            self.receives.failed(buffer, failed.flags & FI_MULTI_RECV != 0);
         }
     }
 

@@ -145,7 +145,6 @@ impl Port {
         } else {
             (frame, (rx_memory / frame).clamp(2, traits.rx.max(2)))
         };
-        let overtaken = traits.last_overtakes;
         let rx = Block::new(rx_each, rx_count)?;
         let tx = Block::new(frame, TX_BUFFERS)?;
         const EMPTY: fi_cq_data_entry =
@@ -156,7 +155,7 @@ impl Port {
             tx_free: (0..TX_BUFFERS as u32).rev().collect(),
             tx,
             tx_registered: None,
-            receives: Receives::new(rx_count, overtaken),
+            receives: Receives::new(rx_count),
             refused_warned: false,
             rx,
             rx_registered: None,
@@ -305,7 +304,7 @@ impl Port {
         if !is_frame && entry.len > 0 {
             self.oddities.no_frames += 1;
         }
-        self.receives.came(buffer, (at, entry.len), is_frame, is_last);
+        self.receives.came(buffer, is_frame, is_last);
         is_frame.then_some(Done::Frame { buffer, at: at as u32, len: entry.len as u32 })
     }
 }

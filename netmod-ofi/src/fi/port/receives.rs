@@ -16,28 +16,6 @@ struct Receive {
     counted: bool,
     /// Number of frames in it that are lent or about to be.
     lent: u32,
-    /// Messages in it that have completed.
-    filled: Filled,
-}
-
-/// The messages in a posted buffer, which lie one behind the other without gaps.
-#[derive(Clone, Copy, Debug, Default)]
-struct Filled {
-    /// Bytes of all messages that have completed.
-    bytes: usize,
-    /// End of the last of them in the buffer.
-    end: usize,
-    /// True if the provider has said that the buffer takes no more.
-    full: bool,
-    /// True if a message has failed whose length is not known.
-    failed: bool,
-}
-
-impl Filled {
-    /// Returns true if no message in the buffer is under way.
-    fn is_whole(self) -> bool {
-        self.full && (self.failed || self.bytes >= self.end)
-    }
 }
 
 /// The receive buffers of a port, numbered from 0.
@@ -48,19 +26,15 @@ pub(super) struct Receives {
     states: Vec<Receive>,
     /// Buffers that are not posted and have nothing lent.
     idle: Vec<u32>,
-    /// True if the last message of a buffer may complete before others in it.
-    overtaken: bool,
 }
 
 impl Receives {
-    /// Makes `count` idle buffers. `overtaken`: the provider may report the last message of a
-    /// buffer before others in it, which it is still writing.
-    pub(super) fn new(count: usize, overtaken: bool) -> Receives {
+    /// Makes `count` idle buffers.
+    pub(super) fn new(count: usize) -> Receives {
         Receives {
             contexts: Contexts::new(count),
             states: vec![Receive::default(); count],
             idle: (0..count as u32).rev().collect(),
-            overtaken,
         }
     }
 
@@ -84,7 +58,7 @@ impl Receives {
     pub(super) fn posted(&mut self, takes: Takes) {
         let Some(buffer) = self.idle.pop() else { return };
         if let Some(state) = self.states.get_mut(buffer as usize) {
-            (state.posted, state.alone, state.filled) = (true, takes == Takes::One, Filled::default());
+            (state.posted, state.alone) = (true, takes == Takes::One);
         }
     }
 
@@ -101,34 +75,13 @@ impl Receives {
         self.states.get(buffer as usize).is_some_and(|s| s.alone)
     }
 
-    /// Records a message of `len` bytes at `at` in a buffer. `is_frame`: a frame, which must be
-    /// released; `is_last`: the buffer takes no more.
+    /// Records a message in a buffer. `is_frame`: a frame, which must be released; `is_last`: the
+    /// buffer takes no more.
     #[inline(always)]
-    pub(super) fn came(&mut self, buffer: u32, (at, len): (usize, usize), is_frame: bool, is_last: bool) {
+    pub(super) fn came(&mut self, buffer: u32, is_frame: bool, is_last: bool) {
         let Some(state) = self.states.get_mut(buffer as usize) else { return };
         state.lent += u32::from(is_frame);
-        if self.overtaken {
-            let filled = &mut state.filled;
-            filled.full |= is_last;
-            // The entry that only says that the buffer is full has no place in it.
-            if len > 0 {
-                filled.bytes += len;
-                filled.end = filled.end.max(at.saturating_add(len));
-            }
-            if filled.is_whole() {
-                self.retire(buffer);
-            }
-        } else if is_last {
-            self.retire(buffer);
-        }
-    }
-
-    /// Records that a message in a buffer has failed. `is_last`: the buffer takes no more.
-    pub(super) fn failed(&mut self, buffer: u32, is_last: bool) {
-        let Some(state) = self.states.get_mut(buffer as usize) else { return };
-        state.filled.failed = true;
-        state.filled.full |= is_last;
-        if state.filled.is_whole() {
+        if is_last {
             self.retire(buffer);
         }
     }
@@ -176,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_idle_when_nobody_has_it() {
-        let mut all = Receives::new(2, false);
+        let mut all = Receives::new(2);
         let [first, second] = [0, 1].map(|i| all.context(i));
         assert_eq!((all.idle(), all.find(first)), (Some(0), None));
         all.posted(Takes::Several);
@@ -186,56 +139,20 @@ mod tests {
         assert_eq!(all.find(first.wrapping_byte_add(1)), None);
         assert_eq!([0, 1].map(|i| all.is_alone(i)), [false, true]);
 
-        all.came(0, (0, 8), true, false);
-        all.came(0, (8, 8), true, true);
+        all.came(0, true, false);
+        all.came(0, true, true);
         assert_eq!((all.find(first), all.has_idle()), (None, false));
         all.release(0);
         assert!(!all.has_idle(), "a frame of two is lent still");
         all.release(0);
         assert_eq!(all.idle(), Some(0));
-        all.came(1, (0, 0), false, true);
+        all.came(1, false, true);
         assert_eq!((all.idle(), all.under_way().count()), (Some(1), 0));
-    }
-
-    /// libfabric 1.17 does so with messages of several connections: the last one takes the rest of
-    /// the buffer while an earlier one is still arriving.
-    #[test]
-    fn a_buffer_is_not_posted_again_while_a_message_in_it_is_under_way() {
-        let mut all = Receives::new(1, true);
-        let context = all.context(0);
-        all.posted(Takes::Several);
-        all.came(0, (100, 50), true, true);
-        all.release(0);
-        assert!(!all.has_idle(), "100 bytes before it are still written");
-        assert_eq!(all.find(context), Some(0), "their completion finds the buffer");
-        all.came(0, (0, 60), true, false);
-        all.came(0, (60, 40), true, false);
-        all.release(0);
-        assert!(!all.has_idle(), "a frame of two is lent still");
-        all.release(0);
-        assert_eq!((all.idle(), all.find(context)), (Some(0), None));
-
-        // Nothing is remembered of the last time. An entry without a message may say that the
-        // buffer is full.
-        all.posted(Takes::Several);
-        all.came(0, (0, 60), true, false);
-        all.release(0);
-        assert!(!all.has_idle());
-        all.came(0, (usize::MAX - 7, 0), false, true);
-        assert!(all.has_idle());
-
-        // Nobody knows the length of a message that has failed.
-        all.posted(Takes::Several);
-        all.failed(0, false);
-        assert!(!all.has_idle());
-        all.came(0, (100, 50), true, true);
-        all.release(0);
-        assert!(all.has_idle());
     }
 
     #[test]
     fn what_is_counted_and_does_not_come_back_is_missing() {
-        let mut all = Receives::new(3, false);
+        let mut all = Receives::new(3);
         (0..3).for_each(|_| all.posted(Takes::Several));
         all.retire(1);
         all.count();
