@@ -5,7 +5,7 @@ use netmod_pmi::Launcher;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, TryFromFloatSecsError};
 
 /// The rank setting that names the status signal.
 const STATUS_SIGNAL: &str = "NETMOD_STATUS_SIGNAL";
@@ -58,18 +58,35 @@ struct Cli {
     command: Vec<OsString>,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    if seconds.is_nan() || seconds <= 0.0 {
-        return Err("not above 0".to_owned());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+/// The fault in an argument's value.
+#[derive(Clone, Debug, thiserror::Error)]
+enum ValueError {
+    /// A number of seconds is expected.
+    #[error("not a number of seconds")]
+    NoNumber,
+    /// The time has passed at once.
+    #[error("not above 0")]
+    NotPositive,
+    /// The number of seconds is too large.
+    #[error(transparent)]
+    Duration(#[from] TryFromFloatSecsError),
+    /// A variable with its value is expected.
+    #[error("not of the form NAME=VALUE")]
+    NoVariable,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+fn seconds(text: &str) -> Result<Duration, ValueError> {
+    let seconds: f64 = text.parse().map_err(|_| ValueError::NoNumber)?;
+    if seconds.is_nan() || seconds <= 0.0 {
+        return Err(ValueError::NotPositive);
+    }
+    Ok(Duration::try_from_secs_f64(seconds)?)
+}
+
+fn variable(text: &str) -> Result<(String, String), ValueError> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("not of the form NAME=VALUE".to_owned()),
+        _ => Err(ValueError::NoVariable),
     }
 }
 
