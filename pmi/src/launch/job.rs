@@ -2,6 +2,7 @@
 
 mod streams;
 
+use super::binding::Bound;
 use super::connection::{Input, Outbox};
 use super::doorman::{Caller, Doorman};
 use super::group::Grouping;
@@ -99,7 +100,9 @@ struct Job<'a> {
 
 /// Starts and serves a job.
 pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
-    let wanted = u64::from(launcher.ranks) * FILES_PER_RANK + FILES_BESIDE;
+    let size = launcher.size();
+    let binding = Bound::plan(launcher.binding, size as usize)?;
+    let wanted = u64::from(size) * FILES_PER_RANK + FILES_BESIDE;
     let open_files =
         sys::raise_open_files(wanted).map_err(LaunchError::system("raising the limit of open files"))?;
     close_outer_descriptors();
@@ -109,11 +112,14 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     let mut job = Job {
         launcher,
         epoll: Epoll::new().map_err(LaunchError::system("making an epoll set"))?,
-        server: Server::new(name, launcher.ranks, launcher.no_kill).per_node(launcher.ranks_per_node()),
-        outbox: Outbox::new(launcher.ranks),
+        server: Server::new(name, size, launcher.no_kill)
+            .per_node(launcher.ranks_per_node())
+            .programs(launcher.program_numbers().collect())
+            .universe(launcher.universe.unwrap_or(size)),
+        outbox: Outbox::new(size),
         ranks: Vec::new(),
         living: 0,
-        doorman: if launcher.port { Some(Doorman::new(launcher.ranks)?) } else { None },
+        doorman: if launcher.port { Some(Doorman::new(size)?) } else { None },
         signals: None,
         grouping,
         streams: Streams::new().map_err(LaunchError::system("making an eventfd"))?,
@@ -127,12 +133,20 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         job.signals =
             Some(SignalPipe::new(launcher.passed_on).map_err(LaunchError::system("catching signals"))?);
     }
-    for rank in 0..launcher.ranks {
+    for rank in 0..size {
         // If it fails, dropping `job` kills the ranks started so far.
-        let started = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files, &job.grouping)?;
+        let cpus = binding.mask(rank as usize);
+        let started = Rank::spawn(launcher, rank, job.doorman.as_ref(), open_files, &job.grouping, cpus)?;
         job.ranks.push(started);
     }
     job.living = job.ranks.len();
+    if launcher.verbose {
+        job.say(&binding.to_string());
+    }
+    if launcher.table {
+        let programs = launcher.programs.iter().flat_map(|p| (0..p.ranks).map(|_| p.path.as_os_str()));
+        sys::show_processes(programs.zip(job.ranks.iter().map(Rank::pid)));
+    }
     job.watch_all().map_err(LaunchError::system("watching the ranks"))?;
     job.serve()?;
     Ok(job.report())

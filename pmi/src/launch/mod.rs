@@ -11,20 +11,36 @@
 //! std::process::exit(report.code)
 //! # }
 //! ```
+//!
+//! Programs of several kinds in one job:
+//!
+//! ```no_run
+//! use netmod_pmi::Launcher;
+//!
+//! # fn main() -> Result<(), netmod_pmi::LaunchError> {
+//! Launcher::new("./manager").then("./worker").ranks(3).arg("--fast").run()?;
+//! # Ok(())
+//! # }
+//! ```
 
+mod binding;
 mod connection;
 mod doorman;
 mod group;
 mod job;
 mod output;
 mod passed;
+mod program;
 mod rank;
 mod signals;
 mod writer;
 
-use std::ffi::{OsStr, OsString};
+pub use binding::Binding;
+use program::Program;
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most ranks of a job.
@@ -45,10 +61,8 @@ pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
 /// (`PMI_*`, `PMIX_*`, ..) are not passed on.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    program: OsString,
-    args: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-    ranks: u32,
+    /// At least one; ranks are numbered in this order.
+    programs: Vec<Program>,
     nodes: u32,
     label: bool,
     no_kill: bool,
@@ -60,16 +74,17 @@ pub struct Launcher {
     signals: bool,
     /// Signal that asks the ranks for their state.
     passed_on: Option<i32>,
+    binding: Binding,
+    universe: Option<u32>,
+    verbose: bool,
+    table: bool,
 }
 
 impl Launcher {
     /// Creates a job of one rank of `program`, which is searched in `PATH` unless it has a slash.
     pub fn new(program: impl AsRef<OsStr>) -> Launcher {
         Launcher {
-            program: program.as_ref().to_owned(),
-            args: Vec::new(),
-            env: Vec::new(),
-            ranks: 1,
+            programs: vec![Program::new(program.as_ref())],
             nodes: 1,
             label: false,
             no_kill: false,
@@ -80,12 +95,50 @@ impl Launcher {
             quiet: false,
             signals: false,
             passed_on: None,
+            binding: Binding::None,
+            universe: None,
+            verbose: false,
+            table: false,
         }
     }
 
-    /// Sets the number of ranks, 1 to [`MAX_RANKS`].
+    /// Adds another program to the job, whose ranks follow those of the programs before.
+    ///
+    /// The number of ranks, arguments, variables and folder that are given from now on are this
+    /// program's. Programs are told their number (`MPI_APPNUM`), from 0.
+    pub fn then(mut self, program: impl AsRef<OsStr>) -> Launcher {
+        self.programs.push(Program::new(program.as_ref()));
+        self
+    }
+
+    /// Returns the program that is being described.
+    fn last(&mut self) -> &mut Program {
+        self.programs.last_mut().expect("a job has a program")
+    }
+
+    /// Returns the number of ranks of all programs, which may be more than [`MAX_RANKS`].
+    fn size(&self) -> u32 {
+        self.programs.iter().fold(0, |sum, program| sum.saturating_add(program.ranks))
+    }
+
+    /// Returns the number of the program of each rank.
+    fn program_numbers(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.programs).flat_map(|(number, program)| (0..program.ranks).map(move |_| number))
+    }
+
+    /// Returns the program of a rank.
+    fn program_of(&self, rank: u32) -> &Program {
+        let mut first = 0;
+        let found = self.programs.iter().find(|program| {
+            first += program.ranks;
+            rank < first
+        });
+        found.expect("a rank of the job")
+    }
+
+    /// Sets the program's number of ranks. All programs together may have 1 to [`MAX_RANKS`].
     pub fn ranks(mut self, ranks: u32) -> Launcher {
-        self.ranks = ranks;
+        self.last().ranks = ranks;
         self
     }
 
@@ -98,24 +151,59 @@ impl Launcher {
 
     /// Returns the number of ranks on each node but the last, which may have fewer.
     fn ranks_per_node(&self) -> u32 {
-        self.ranks.div_ceil(self.nodes.max(1)).max(1)
+        self.size().div_ceil(self.nodes.max(1)).max(1)
     }
 
     /// Adds an argument.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Launcher {
-        self.args.push(arg.as_ref().to_owned());
+        self.last().args.push(arg.as_ref().to_owned());
         self
     }
 
     /// Adds arguments.
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Launcher {
-        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.last().args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable for every rank, in addition to this process's variables.
+    /// Sets a variable for the program's ranks, in addition to this process's variables.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launcher {
-        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.last().env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets the folder in which the program's ranks start. A relative path of the program starts
+    /// there, too.
+    pub fn directory(mut self, directory: impl AsRef<Path>) -> Launcher {
+        self.last().directory = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Sets which processors ranks may run on (by default all that this process may).
+    pub fn bind(mut self, binding: Binding) -> Launcher {
+        self.binding = binding;
+        self
+    }
+
+    /// Sets the number of ranks that programs may expect at most (`MPI_UNIVERSE_SIZE`); by default
+    /// the number of ranks.
+    pub fn universe(mut self, ranks: u32) -> Launcher {
+        self.universe = Some(ranks);
+        self
+    }
+
+    /// Sets whether the launcher says on stderr where the ranks run.
+    pub fn verbose(mut self, verbose: bool) -> Launcher {
+        self.verbose = verbose;
+        self
+    }
+
+    /// Sets whether this process shows debuggers its ranks (`MPIR_proctable`).
+    ///
+    /// The table is the process's, so that only one launcher at a time should keep it. A debugger
+    /// that has started this process stops it in `MPIR_Breakpoint` before ranks get any answer.
+    pub fn process_table(mut self, table: bool) -> Launcher {
+        self.table = table;
         self
     }
 
@@ -196,8 +284,9 @@ impl Launcher {
     /// Fails if a rank cannot be started, or if the system refuses what the launcher needs. Ranks
     /// that were started are killed first.
     pub fn run(self) -> Result<ExitReport, LaunchError> {
-        if self.ranks == 0 || self.ranks > MAX_RANKS {
-            return Err(LaunchError::Ranks { ranks: self.ranks });
+        let ranks = self.size();
+        if ranks > MAX_RANKS || self.programs.iter().any(|program| program.ranks == 0) {
+            return Err(LaunchError::Ranks { ranks });
         }
         job::run(&self)
     }
@@ -284,6 +373,24 @@ pub enum LaunchError {
         rank: u32,
         /// The system's error.
         source: io::Error,
+    },
+    /// The folder to start in does not exist.
+    #[error("cannot start \"{program}\" in {}: there is no such folder", directory.display())]
+    Directory {
+        /// The program.
+        program: String,
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// There are more ranks than cores to bind them to.
+    #[error(
+        "cannot bind {ranks} ranks to a core each: the launcher may use {cores} cores; let them move (-bind-to none)"
+    )]
+    Cores {
+        /// The number of ranks.
+        ranks: usize,
+        /// The number of cores.
+        cores: usize,
     },
     /// The launcher itself failed.
     #[error("the launcher failed while {doing}: {source}")]

@@ -5,7 +5,7 @@ use super::doorman::Doorman;
 use super::group::Grouping;
 use super::output::Output;
 use super::{LaunchError, Launcher, RankExit};
-use crate::sys::{self, ChildSetup};
+use crate::sys::{self, ChildSetup, CpuMask};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -41,19 +41,29 @@ impl Rank {
         doorman: Option<&Doorman>,
         open_files: Option<u64>,
         grouping: &Grouping,
+        cpus: Option<CpuMask>,
     ) -> Result<Rank, LaunchError> {
-        let mut command = Command::new(&launcher.program);
-        command.args(&launcher.args);
+        let program = launcher.program_of(rank);
+        let mut command = Command::new(&program.path);
+        command.args(&program.args);
+        if let Some(directory) = &program.directory {
+            // Otherwise the error of a missing folder looks like that of a missing program.
+            if !directory.is_dir() {
+                let program = program.path.to_string_lossy().into_owned();
+                return Err(LaunchError::Directory { program, directory: directory.clone() });
+            }
+            command.current_dir(directory);
+        }
         for (name, _) in std::env::vars_os() {
             if is_outer(&name.to_string_lossy()) {
                 command.env_remove(name);
             }
         }
-        for (name, value) in &launcher.env {
+        for (name, value) in &program.env {
             command.env(name, value);
         }
         let per_node = launcher.ranks_per_node();
-        let here = per_node.min(launcher.ranks - rank / per_node * per_node);
+        let here = per_node.min(launcher.size() - rank / per_node * per_node);
         command.env("MPI_LOCALNRANKS", here.to_string());
         command.env("MPI_LOCALRANKID", (rank % per_node).to_string());
 
@@ -69,7 +79,7 @@ impl Rank {
             let (ours, theirs) = UnixStream::pair().map_err(LaunchError::system("making a PMI socket"))?;
             command.env("PMI_FD", theirs.as_raw_fd().to_string());
             command.env("PMI_RANK", rank.to_string());
-            command.env("PMI_SIZE", launcher.ranks.to_string());
+            command.env("PMI_SIZE", launcher.size().to_string());
             socket = Some((ours, theirs));
         }
         let keep = socket.as_ref().map(|(_, theirs)| theirs.as_raw_fd());
@@ -77,7 +87,7 @@ impl Rank {
             command.env(name, value);
         }
         let own_group = !grouping.is_shared();
-        let setup = ChildSetup { keep, own_group, die_with_parent: !launcher.no_kill, open_files };
+        let setup = ChildSetup { keep, own_group, die_with_parent: !launcher.no_kill, open_files, cpus };
         sys::prepare_child(&mut command, setup);
 
         command.stdin(match rank {
@@ -90,7 +100,7 @@ impl Rank {
         command.stderr(pipe_or_inherit(launcher.label));
 
         let mut child = command.spawn().map_err(|source| {
-            let program = launcher.program.to_string_lossy().into_owned();
+            let program = program.path.to_string_lossy().into_owned();
             match source.kind() {
                 io::ErrorKind::NotFound => LaunchError::NotFound { program },
                 io::ErrorKind::PermissionDenied => LaunchError::NotExecutable { program },

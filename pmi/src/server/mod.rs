@@ -86,6 +86,9 @@ pub struct Server {
     /// True if barriers continue without the ranks that are gone.
     tolerant: bool,
     mapping: String,
+    /// The number of each rank's program.
+    programs: Vec<u32>,
+    universe: u32,
     reply: String,
 }
 
@@ -106,6 +109,8 @@ impl Server {
             dead: BTreeSet::new(),
             tolerant,
             mapping: format!("(vector,(0,1,{}))", size.max(1)),
+            programs: vec![0; ranks],
+            universe: size,
             reply: String::new(),
         }
     }
@@ -115,6 +120,21 @@ impl Server {
     pub fn per_node(mut self, ranks: u32) -> Server {
         let ranks = ranks.max(1);
         self.mapping = format!("(vector,(0,{},{ranks}))", self.size().div_ceil(ranks).max(1));
+        self
+    }
+
+    /// Reports these numbers of the ranks' programs instead of 0. Ranks beyond have 0.
+    #[must_use]
+    pub fn programs(mut self, mut numbers: Vec<u32>) -> Server {
+        numbers.resize(self.stages.len(), 0);
+        self.programs = numbers;
+        self
+    }
+
+    /// Reports this universe size instead of the number of ranks.
+    #[must_use]
+    pub fn universe(mut self, ranks: u32) -> Server {
+        self.universe = ranks;
         self
     }
 
@@ -206,9 +226,11 @@ impl Server {
                     "cmd=maxes kvsname_max={KVSNAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}"
                 );
             }
-            Command::GetAppnum => reply.push_str("cmd=appnum appnum=0"),
+            Command::GetAppnum => {
+                let _ = write!(reply, "cmd=appnum appnum={}", self.programs[rank as usize]);
+            }
             Command::GetUniverseSize => {
-                let _ = write!(reply, "cmd=universe_size size={}", self.size());
+                let _ = write!(reply, "cmd=universe_size size={}", self.universe);
             }
             Command::GetMyKvsname => {
                 let _ = write!(reply, "cmd=my_kvsname kvsname={}", self.name);

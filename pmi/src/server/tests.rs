@@ -203,3 +203,14 @@ fn millions_of_damaged_lines_do_no_harm() {
     }
     assert!(good > 100_000 && faults > 100_000, "{good} good, {faults} faults");
 }
+
+#[test]
+fn programs_and_the_universe_are_told() {
+    let mut talk = Talk::new(3, false);
+    talk.server = std::mem::replace(&mut talk.server, Server::new("kvs".into(), 1, false))
+        .programs(vec![0, 1])
+        .universe(8);
+    let said = [0, 1, 2].map(|rank| talk.say(rank, "cmd=get_appnum"));
+    assert_eq!(said, ["cmd=appnum appnum=0", "cmd=appnum appnum=1", "cmd=appnum appnum=0"]);
+    assert_eq!(talk.say(2, "cmd=get_universe_size"), "cmd=universe_size size=8");
+}

@@ -1,6 +1,6 @@
 //! Child processes: their setup between fork and exec, and detection of their end.
 
-use super::check;
+use super::{CpuMask, check};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -17,6 +17,8 @@ pub(crate) struct ChildSetup {
     pub(crate) die_with_parent: bool,
     /// Soft limit of open files to restore.
     pub(crate) open_files: Option<u64>,
+    /// Processors that the child may run on, if they are fewer than this process may.
+    pub(crate) cpus: Option<CpuMask>,
 }
 
 /// Makes the child apply `setup` before exec.
@@ -49,11 +51,11 @@ pub(crate) fn prepare_child(command: &mut Command, setup: ChildSetup) {
                 check(libc::setrlimit(libc::RLIMIT_NOFILE, &limit))?;
             }
         }
-        Ok(())
+        setup.cpus.map_or(Ok(()), |cpus| cpus.apply())
     };
     // SAFETY: between fork and exec the hook only makes async-signal-safe system calls (setpgid,
-    // prctl, getppid, fcntl, getrlimit, setrlimit), on memory of its own. It does not allocate,
-    // since an `io::Error` from an OS code holds no heap memory.
+    // prctl, getppid, fcntl, getrlimit, setrlimit, sched_setaffinity), on memory of its own. It
+    // does not allocate, since an `io::Error` from an OS code holds no heap memory.
     unsafe { command.pre_exec(hook) };
 }
 

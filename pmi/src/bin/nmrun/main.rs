@@ -1,0 +1,131 @@
+//! `nmrun`: starts the ranks of a job on this machine and serves PMI-1 to them.
+//!
+//! Installed, its other names are `mpiexec` and `mpirun`.
+
+mod error;
+mod hosts;
+mod options;
+mod parse;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use netmod_pmi::Launcher;
+use netmod_pmi::launch::{ExitReport, RankExit};
+use parse::{Asked, Request};
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// The rank setting that names the status signal.
+const STATUS_SIGNAL: &str = "NETMOD_STATUS_SIGNAL";
+
+/// The variable that gives the time limit, as for Hydra.
+const TIMEOUT: &str = "MPIEXEC_TIMEOUT";
+
+/// The setting that chooses what is logged.
+const LOG: &str = "NETMOD_LOG";
+
+/// Exit code of a command line that starts no job.
+const USAGE: u8 = 2;
+
+/// Prints to stdout.
+fn print(text: &str) -> ExitCode {
+    let mut stdout = std::io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("cannot write to stdout: {error}"), 1),
+    }
+}
+
+/// Prints an error.
+fn fail(text: &str, code: u8) -> ExitCode {
+    // With stderr closed the error cannot be reported.
+    let _ = writeln!(std::io::stderr(), "nmrun: {text}");
+    ExitCode::from(code)
+}
+
+/// Returns the job of a command line, with what the environment adds.
+fn launcher(request: &Request) -> Launcher {
+    let mut programs = request.programs.iter();
+    let first = programs.next().expect("the command line has a program");
+    let mut launcher = Launcher::new(&first.command[0]);
+    let mut program = first;
+    loop {
+        launcher = launcher.args(&program.command[1..]).ranks(program.ranks);
+        for (name, value) in request.env.iter().chain(&program.env) {
+            launcher = launcher.env(name, value);
+        }
+        if let Some(directory) = &program.directory {
+            launcher = launcher.directory(directory);
+        }
+        match programs.next() {
+            Some(next) => program = next,
+            None => break,
+        }
+        launcher = launcher.then(&program.command[0]);
+    }
+    let logs = std::env::var(LOG).unwrap_or_default();
+    let talks = ["info", "debug", "trace"].iter().any(|level| logs.contains(level));
+    launcher = launcher
+        .nodes(request.nodes.unwrap_or(1))
+        .label(request.label)
+        .no_kill(request.no_kill)
+        .pmi_port(request.pmi_port)
+        .bind(request.binding)
+        .verbose(request.verbose || talks)
+        .process_table(true)
+        .forward_signals(true);
+    // The signal on which ranks report their state.
+    let given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));
+    let given = given.filter(|(name, _)| name == STATUS_SIGNAL).next_back().map(|(_, value)| value.clone());
+    if let Some(signal) = given.or_else(|| std::env::var_os(STATUS_SIGNAL)) {
+        launcher = launcher.pass_on(signal.to_string_lossy().trim());
+    }
+    if let Some(universe) = request.universe {
+        launcher = launcher.universe(universe);
+    }
+    match request.timeout {
+        Some(timeout) => launcher.timeout(timeout),
+        None => launcher,
+    }
+}
+
+/// Adds the time limit of the environment, unless the command line has one.
+fn limit(request: &mut Request, variable: Option<&OsStr>) -> Result<(), error::ValueError> {
+    if let Some(value) = variable.filter(|value| request.timeout.is_none() && !value.is_empty()) {
+        request.timeout = Some(parse::seconds(value)?);
+    }
+    Ok(())
+}
+
+fn exit_codes(report: &ExitReport) -> String {
+    let codes = report.ranks.iter().map(|exit| match exit {
+        RankExit::Status(code) => code.to_string(),
+        RankExit::Signal(signal) => format!("signal {signal}"),
+    });
+    format!("exit codes of the ranks: {}", codes.collect::<Vec<_>>().join(", "))
+}
+
+fn main() -> ExitCode {
+    let mut request = match parse::parse(std::env::args_os().skip(1)) {
+        Ok(Asked::Help) => return print(&options::help()),
+        Ok(Asked::Version) => {
+            return print(&format!("nmrun {} (netmod)\n", env!("CARGO_PKG_VERSION")));
+        }
+        Ok(Asked::Job(request)) => request,
+        Err(error) => return fail(&error.to_string(), USAGE),
+    };
+    if let Err(why) = limit(&mut request, std::env::var_os(TIMEOUT).as_deref()) {
+        return fail(&format!("{TIMEOUT}: {why}"), USAGE);
+    }
+    match launcher(&request).run() {
+        Ok(report) => {
+            if request.exit_codes {
+                fail(&exit_codes(&report), 0);
+            }
+            ExitCode::from(u8::try_from(report.code).unwrap_or(u8::MAX))
+        }
+        Err(error) => fail(&error.to_string(), error.exit_code()),
+    }
+}
