@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{cargo, root, run};
 
-/// The script of both compilers.
+/// The script of all compilers.
 const COMPILER: &str = include_str!("../install/compiler.sh");
 /// File of the library, as cargo names it.
 const BUILT: &str = "libnetmod_mpich.so";
 /// The library's own name, by which programs of the ABI ask for it.
 const SONAME: &str = "libmpi.so.12";
+/// Compilers: the languages of their scripts, and their other names.
+const COMPILERS: [(&str, &str, &[&str]); 3] =
+    [("mpicc", "c", &[]), ("mpicxx", "c++", &["mpic++"]), ("mpifort", "fortran", &["mpif90", "mpif77"])];
 /// Its other names: that of Debian's programs, and those for the linker.
 const LINKS: [&str; 3] = ["libmpich.so.12", "libmpi.so", "libmpich.so"];
 
@@ -59,14 +62,12 @@ fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
     for name in ["mpiexec", "mpirun"] {
         link("nmrun", &bin.join(name))?;
     }
-    for (name, compiler, variable, option) in
-        [("mpicc", "cc", "MPICH_CC", "-cc"), ("mpicxx", "c++", "MPICH_CXX", "-cxx")]
-    {
-        let script = COMPILER.replace("@COMPILER@", compiler);
-        let script = script.replace("@VARIABLE@", variable).replace("@OPTION@", option);
-        put(&bin.join(name), script.as_bytes(), 0o755)?;
+    for (name, language, others) in COMPILERS {
+        put(&bin.join(name), script(language).as_bytes(), 0o755)?;
+        for other in others {
+            link(name, &bin.join(other))?;
+        }
     }
-    link("mpicxx", &bin.join("mpic++"))?;
     for header in std::fs::read_dir(root().join("mpi-abi/mpich/include"))? {
         let header = header?;
         put(&include.join(header.file_name()), &std::fs::read(header.path())?, 0o644)?;
@@ -74,6 +75,12 @@ fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
     let package = package(prefix);
     put(&lib.join("pkgconfig/mpich.pc"), package.as_bytes(), 0o644)?;
     link("mpich.pc", &lib.join("pkgconfig/mpi.pc"))
+}
+
+/// Returns the script of a compiler.
+fn script(language: &str) -> String {
+    let words = [("@LANGUAGE@", language), ("@LIBRARY@", "mpi"), ("@INCLUDE@", "include")];
+    words.iter().fold(COMPILER.to_owned(), |script, (word, value)| script.replace(word, value))
 }
 
 /// Writes a file beside its place and moves it there: a program that runs keeps the old one.
@@ -106,40 +113,4 @@ fn package(prefix: &Path) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everything_is_where_programs_look_for_it() {
-        let dir = std::env::temp_dir().join(format!("netmod-prefix-{}", std::process::id()));
-        let (from, prefix) = (dir.join("from"), dir.join("to"));
-        std::fs::create_dir_all(&from).expect("a folder");
-        for name in [BUILT, "nmrun"] {
-            std::fs::write(from.join(name), name).expect("a file");
-        }
-        // The second time everything is there already.
-        for _ in 0..2 {
-            lay(&from, &prefix).expect("an installation");
-        }
-        for (name, text) in
-            [("lib/libmpich.so.12", BUILT), ("lib/libmpi.so", BUILT), ("bin/mpiexec", "nmrun")]
-        {
-            assert_eq!(std::fs::read_to_string(prefix.join(name)).expect(name), text);
-        }
-        let shown = |program: &str, arguments: &[&str]| {
-            let mut command = std::process::Command::new(prefix.join("bin").join(program));
-            command.args(arguments).env_remove("MPICH_CC").env_remove("MPICH_CXX");
-            let said = command.output().expect(program);
-            assert!(said.status.success(), "{program} {arguments:?}: {said:?}");
-            String::from_utf8_lossy(&said.stdout).trim().to_owned()
-        };
-        let (include, lib) =
-            (format!("-I{}/include", prefix.display()), format!("-L{}/lib", prefix.display()));
-        let link = format!("{lib} -Wl,-rpath,{}/lib -Wl,--enable-new-dtags -lmpi", prefix.display());
-        assert_eq!(shown("mpicc", &["-show", "a.c"]), format!("cc {include} a.c {link}"));
-        assert_eq!(shown("mpicc", &["-show", "-c", "a.c"]), format!("cc {include} -c a.c"));
-        assert_eq!(shown("mpicc", &["-cc=gcc", "-link_info"]), format!("gcc {link}"));
-        assert_eq!(shown("mpic++", &["-compile_info"]), format!("c++ {include}"));
-        std::fs::remove_dir_all(&dir).expect("an end");
-    }
-}
+mod tests;

@@ -77,8 +77,8 @@ fn launcher(request: &Request) -> Launcher {
         .process_table(true)
         .forward_signals(true);
     // The signal on which ranks report their state.
-    let given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));
-    let given = given.filter(|(name, _)| name == STATUS_SIGNAL).next_back().map(|(_, value)| value.clone());
+    let mut given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));
+    let given = given.rfind(|(name, _)| name == STATUS_SIGNAL).map(|(_, value)| value.clone());
     if let Some(signal) = given.or_else(|| std::env::var_os(STATUS_SIGNAL)) {
         launcher = launcher.pass_on(signal.to_string_lossy().trim());
     }
