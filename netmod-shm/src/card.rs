@@ -9,6 +9,17 @@ const VERSION: u16 = 1;
 /// Longest reason in bytes.
 const MAX_REASON: usize = 400;
 
+/// The reason why a card does not tell where its process is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LocationError {
+    /// The peer does not use this netmod.
+    #[error("its card has no section of netmod shm")]
+    NoSection,
+    /// The section is invalid.
+    #[error(transparent)]
+    Card(#[from] CardError),
+}
+
 /// The content of the section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
@@ -31,10 +42,12 @@ impl Location {
         card.section(NAME, VERSION, body.as_bytes())
     }
 
+    /// Reads the section of a card.
+    ///
     /// # Errors
-    /// What is wrong with it, or that there is none.
-    pub(crate) fn of(card: &Card) -> Result<Location, String> {
-        let section = card.section(NAME).ok_or("its card has no section of netmod shm")?;
+    /// If there is none, or it is invalid.
+    pub(crate) fn of(card: &Card) -> Result<Location, LocationError> {
+        let section = card.section(NAME).ok_or(LocationError::NoSection)?;
         let mut r = BodyReader::new("section `shm`", section.body);
         if section.version > VERSION {
             r = r.allow_trailing();
@@ -54,8 +67,8 @@ impl Location {
             };
             Ok(place)
         };
-        let place = read().map_err(|e| e.to_string())?;
-        r.finish().map_err(|e| e.to_string())?;
+        let place = read()?;
+        r.finish()?;
         Ok(place)
     }
 }
@@ -98,6 +111,7 @@ mod tests {
         }
         assert!(read(&[&body[..], &[0]].concat()).is_err());
         assert!(read(&[&[2], &body[1..]].concat()).is_err());
-        assert!(Location::of(&Card::parse(&CardWriter::new().finish()).unwrap()).is_err());
+        let empty = Card::parse(&CardWriter::new().finish()).unwrap();
+        assert_eq!(Location::of(&empty), Err(LocationError::NoSection));
     }
 }

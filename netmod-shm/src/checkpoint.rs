@@ -338,7 +338,7 @@ impl Channel {
 
 impl Checkpoint for ShmNetmod {
     fn can_ckpt(&self) -> Result<(), DeviceError> {
-        self.segment.as_ref().map_or(Ok(()), Segment::can_be_found).map_err(|e| DeviceError::new(NAME, e))
+        self.segment.as_ref().map_or(Ok(()), Segment::can_be_found).map_err(failed)
     }
 
     fn ckpt_shutdown(&mut self, core: &mut Core, now: Time) -> Result<Finalize, DeviceError> {

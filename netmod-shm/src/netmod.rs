@@ -62,7 +62,7 @@ pub(crate) enum Ending {
 pub(crate) enum NoSegment {
     /// There is nobody to share it with.
     Alone(&'static str),
-    /// It could not be joined or made.
+    /// It could not be joined or made. The text says why.
     Failed(String),
     /// This rank is away for a checkpoint.
     Away,
@@ -184,7 +184,8 @@ impl ShmNetmod {
             if let Some(why) = alone {
                 return Err(NoSegment::Alone(why));
             }
-            let segment = Segment::join(Path::new(&cfg.dir), me, node, ranks).map_err(NoSegment::Failed)?;
+            let segment = Segment::join(Path::new(&cfg.dir), me, node, ranks)
+                .map_err(|e| NoSegment::Failed(e.to_string()))?;
             segment.set_pipe(&name);
             Ok(segment)
         });
@@ -422,7 +423,7 @@ impl Module for ShmNetmod {
     }
 
     fn reachable(&mut self, card: &Card) -> Result<(), VcError> {
-        self.slot_of(card).map(|_| ()).map_err(VcError::of_card)
+        self.slot_of(card).map(|_| ()).map_err(|e| VcError::of_card(e.to_string()))
     }
 
     fn rma(&mut self, _core: &Core, _vc: VcId) -> Option<&mut dyn Rma> {

@@ -1,5 +1,7 @@
 //! Properties of shared memory on a machine without a job, for programs that look at the machine.
 
+use std::io;
+
 use crate::config::ShmConfig;
 use netmod_core::IoVec;
 
@@ -10,6 +12,25 @@ use crate::sys::{self, Attach};
 /// The capability that goes past Yama, as a bit of `CapEff` in `/proc/self/status`
 /// (`capabilities(7)`).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
+
+/// The reason why ranks may not copy from each other's memory.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The number of this process is another process's, as the system call has it.
+    #[error("this process reads other memory than its own under its own number")]
+    OtherMemory,
+    /// The system call is refused.
+    #[error("process_vm_readv: {0}; does the container's seccomp profile forbid it?")]
+    Refused(io::Error),
+    /// Yama allows less.
+    #[error(
+        "kernel.yama.ptrace_scope is {scope}, which keeps ranks from each other's memory; 0 permits it (sysctl)"
+    )]
+    Yama {
+        /// Value of the setting.
+        scope: u32,
+    },
+}
 
 /// Returns the length in bytes from which on both sides copy in a get, depending on whether ranks
 /// share cores (`crowded`); `usize::MAX`: never.
@@ -33,32 +54,28 @@ pub fn segment_bytes(ranks: u32) -> Option<usize> {
 ///
 /// # Errors
 /// Says what forbids it.
-pub fn attach_here() -> Result<(), String> {
+pub fn attach_here() -> Result<(), AttachError> {
     let word = std::process::id().to_le_bytes();
     let mut found = [0; 4];
     let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
     match sys::attach(Attach::Read, std::process::id(), word.as_ptr() as u64, local) {
         Ok(n) if n == word.len() && found == word => {}
-        Ok(_) => return Err("this process reads other memory than its own under its own number".into()),
-        Err(e) => {
-            return Err(format!("process_vm_readv: {e}; does the container's seccomp profile forbid it?"));
-        }
+        Ok(_) => return Err(AttachError::OtherMemory),
+        Err(e) => return Err(AttachError::Refused(e)),
     }
     let text = |path| std::fs::read_to_string(path).unwrap_or_default();
     yama(&text("/proc/sys/kernel/yama/ptrace_scope"), &text("/proc/self/status"))
 }
 
 /// Checks what the texts of these two files permit. Without Yama the first one is empty.
-fn yama(scope: &str, status: &str) -> Result<(), String> {
+fn yama(scope: &str, status: &str) -> Result<(), AttachError> {
     let scope: u32 = scope.trim().parse().unwrap_or(0);
     let capabilities = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
     let capabilities = capabilities.and_then(|c| u64::from_str_radix(c.trim(), 16).ok()).unwrap_or(0);
     if scope == 0 || (scope < 3 && capabilities & CAP_SYS_PTRACE != 0) {
         return Ok(());
     }
-    Err(format!(
-        "kernel.yama.ptrace_scope is {scope}, which keeps ranks from each other's memory; 0 permits it (sysctl)"
-    ))
+    Err(AttachError::Yama { scope })
 }
 
 #[cfg(test)]
@@ -68,9 +85,9 @@ mod tests {
     #[test]
     fn yama_is_understood() {
         let (none, root) = ("Name:\tx\nCapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
-        assert_eq!((yama("", none), yama("0\n", none)), (Ok(()), Ok(())));
+        assert!(yama("", none).is_ok() && yama("0\n", none).is_ok());
         for scope in ["1\n", "2\n", "3\n"] {
-            assert!(yama(scope, none).is_err_and(|e| e.contains(scope.trim())), "{scope}");
+            assert!(yama(scope, none).is_err_and(|e| e.to_string().contains(scope.trim())), "{scope}");
             assert!(yama(scope, "").is_err(), "{scope}");
             assert_eq!(yama(scope, root).is_ok(), scope != "3\n", "{scope}");
         }

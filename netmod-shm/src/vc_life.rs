@@ -2,36 +2,68 @@
 
 use netmod_core::{Card, Core, PeerName, Refusal, Time, VcError, VcErrorKind, VcId, VcLife};
 
-use crate::card::Location;
+use crate::card::{Location, LocationError};
 use crate::channel::Offer;
-use crate::netmod::ShmNetmod;
+use crate::netmod::{NoSegment, ShmNetmod};
 use crate::segment::Segment;
 use crate::stage::Stage;
 use crate::vc::ShmVc;
 
+/// The reason why a VC has no slot of its peer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SlotError {
+    /// This rank has no segment.
+    #[error("{0}")]
+    NoSegment(NoSegment),
+    /// The card does not tell.
+    #[error(transparent)]
+    Card(#[from] LocationError),
+    /// The peer has no segment.
+    #[error("it has no shared memory: {0}")]
+    Nowhere(String),
+    /// The peer's segment is another one.
+    #[error(
+        "it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
+         container with another /dev/shm"
+    )]
+    OtherSegment,
+    /// The slot is not the peer's.
+    #[error("its slot in the segment is another process's")]
+    OtherProcess,
+    /// The slot is connected with another VC.
+    #[error("another VC has its slot in the segment")]
+    OtherVc,
+    /// The peer had another slot.
+    #[error("it has another slot than before; shared memory is of one start of a job")]
+    Moved,
+}
+
+impl SlotError {
+    /// Returns it as the error of the VC with a peer.
+    fn of(&self, peer: PeerName) -> VcError {
+        VcError::new(VcErrorKind::Card, Some(peer), self.to_string())
+    }
+}
+
 impl ShmNetmod {
     /// Returns the slot that a card names.
-    pub(crate) fn slot_of(&self, card: &Card) -> Result<usize, String> {
+    pub(crate) fn slot_of(&self, card: &Card) -> Result<usize, SlotError> {
         let (nonce_here, me, segment) = match (&self.segment, &self.ckpt.stage) {
             (Ok(segment), _) => (segment.nonce(), segment.me(), Some(segment)),
             // The peer's card is checked as far as possible.
             (_, Stage::Away(Some(parked))) => (parked.nonce(), parked.me(), None),
-            (Err(why), _) => return Err(why.to_string()),
+            (Err(why), _) => return Err(SlotError::NoSegment(why.clone())),
         };
         match Location::of(card)? {
-            Location::Nowhere(why) => Err(format!("it has no shared memory: {why}")),
-            Location::Slot { nonce, .. } if nonce != *nonce_here => {
-                Err("it is in another segment: on another node, as the launcher has it (see NETMOD_SHM_RANKS), or in a \
-                     container with another /dev/shm"
-                    .into())
-            }
+            Location::Nowhere(why) => Err(SlotError::Nowhere(why)),
+            Location::Slot { nonce, .. } if nonce != *nonce_here => Err(SlotError::OtherSegment),
             Location::Slot { slot, token, .. } => {
                 let slot = usize::try_from(slot).unwrap_or(usize::MAX);
                 // Behind a checkpoint of all, who is not back yet has not said what its token is.
                 let late = |s: &Segment| self.ckpt.members > 0 && slot < s.ranks() && !s.has_joined(slot);
                 let is_its = segment.is_none_or(|s| s.has_token(slot, &token) || late(s));
                 if slot == me || slot >= self.channels.len() || !is_its {
-                    return Err("its slot in the segment is another process's".into());
+                    return Err(SlotError::OtherProcess);
                 }
                 Ok(slot)
             }
@@ -39,10 +71,10 @@ impl ShmNetmod {
     }
 
     /// Connects a VC with the slot of its peer.
-    pub(crate) fn bind(&mut self, vc: VcId, slot: usize) -> Result<(), String> {
+    pub(crate) fn bind(&mut self, vc: VcId, slot: usize) -> Result<(), SlotError> {
         let channel = &mut self.channels[slot];
         if channel.vc.is_some_and(|other| other != vc) {
-            return Err("another VC has its slot in the segment".into());
+            return Err(SlotError::OtherVc);
         }
         channel.vc = Some(vc);
         if channel.streams.offer == Offer::Reported {
@@ -58,16 +90,12 @@ impl ShmNetmod {
         Ok(())
     }
 
-    fn take_card(&mut self, vc: VcId, peer: PeerName, card: &Card) -> Result<(), VcError> {
-        let wrong = |text: String| VcError::new(VcErrorKind::Card, Some(peer), text);
-        let slot = self.slot_of(card).map_err(wrong)?;
-        if let Some(old) = self.vcs.get(vc).and_then(|l| l.slot)
-            && old != slot
-        {
-            let text = "it has another slot than before; shared memory is of one start of a job";
-            return Err(wrong(text.into()));
+    fn take_card(&mut self, vc: VcId, card: &Card) -> Result<(), SlotError> {
+        let slot = self.slot_of(card)?;
+        if self.vcs.get(vc).and_then(|l| l.slot).is_some_and(|old| old != slot) {
+            return Err(SlotError::Moved);
         }
-        self.bind(vc, slot).map_err(wrong)
+        self.bind(vc, slot)
     }
 }
 
@@ -85,16 +113,16 @@ impl VcLife for ShmNetmod {
         self.vcs.insert(vc, ShmVc::new(peer));
         let mut known = Ok(());
         if let Some(card) = card {
-            known = self.take_card(vc, peer, card);
+            known = self.take_card(vc, card);
         } else if let Some(slot) = (0..self.channels.len()).find(|s| {
             let channel = &self.channels[*s];
             channel.streams.offer == Offer::Reported && channel.vc.is_none() && self.proven(*s) == Some(peer)
         }) {
-            known = self.bind(vc, slot).map_err(|e| VcError::new(VcErrorKind::Card, Some(peer), e));
+            known = self.bind(vc, slot);
         }
         if let Err(e) = known {
             self.vcs.remove(vc);
-            return Err(e);
+            return Err(e.of(peer));
         }
         self.by_peer.insert(peer, vc);
         Ok(())
@@ -102,7 +130,7 @@ impl VcLife for ShmNetmod {
 
     fn set_card(&mut self, core: &mut Core, vc: VcId, card: Result<&Card, VcError>) {
         let Some(peer) = self.vcs.get(vc).map(|l| l.peer) else { return };
-        match card.and_then(|c| self.take_card(vc, peer, c)) {
+        match card.and_then(|c| self.take_card(vc, c).map_err(|e| e.of(peer))) {
             Ok(()) => self.pump(core, vc),
             Err(e) => self.fail(core, vc, e),
         }
@@ -153,7 +181,7 @@ impl VcLife for ShmNetmod {
     fn vc_revive(&mut self, _core: &mut Core, vc: VcId, card: Option<&Card>) -> Result<(), VcError> {
         let Some(peer) = self.vcs.get(vc).map(|l| l.peer) else { return Ok(()) };
         if let Some(card) = card {
-            self.take_card(vc, peer, card)?;
+            self.take_card(vc, card).map_err(|e| e.of(peer))?;
         }
         if let Some(l) = self.vcs.get_mut(vc) {
             l.down = None;

@@ -35,6 +35,7 @@
 //! another `/dev/shm` is told apart, and a slot that is somebody else's is not taken for the
 //! peer's.
 
+mod error;
 pub(crate) mod layout;
 pub(crate) mod raw;
 mod rejoin;
@@ -57,6 +58,7 @@ use sha2::Sha256;
 use crate::joint::Joint;
 use crate::ring::good_ring;
 use crate::sys::{self, PipeName};
+use error::{RejoinError, SegmentError};
 use layout::{Layout, MAX_RANKS};
 use raw::{Map, OwnBells, RawRing, SleepWord};
 pub(crate) use rejoin::Parked;
@@ -109,9 +111,9 @@ fn name_of(me: &PeerName, node: Option<u32>) -> String {
     format!("netmod-{}-{job}{node}", sys::user())
 }
 
-fn random<const N: usize>() -> Result<[u8; N], String> {
+fn random<const N: usize>() -> Result<[u8; N], SegmentError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| format!("no random numbers: {e}"))?;
+    getrandom::fill(&mut bytes).map_err(SegmentError::Random)?;
     Ok(bytes)
 }
 
@@ -158,23 +160,20 @@ impl Segment {
     /// Waits for the rank that makes it, at most 20 seconds.
     ///
     /// # Errors
-    /// Why there is none, as one line that a person understands.
+    /// The reason why there is none.
     pub(crate) fn join(
         folder: &Path,
         me: PeerName,
         node: Option<u32>,
         ranks: u32,
-    ) -> Result<Segment, String> {
+    ) -> Result<Segment, SegmentError> {
         let ranks = ranks.max(2);
         if ranks > MAX_RANKS {
-            return Err(format!(
-                "{ranks} ranks on this node, and a segment has room for {MAX_RANKS}; with NETMOD_SHM_RANKS={MAX_RANKS} so \
-                 many of them share one"
-            ));
+            return Err(SegmentError::TooManyRanks { ranks });
         }
         let path = folder.join(name_of(&me, node));
         let until = Instant::now() + PATIENCE;
-        let cannot = |what: &str, e: io::Error| format!("cannot {what} {}: {e}", path.display());
+        let cannot = |action, source| SegmentError::File { action, path: path.clone(), source };
         loop {
             match find(&path).map_err(|e| cannot("open", e))? {
                 Found::Joined(file) => return Segment::enter(file, path, me, until),
@@ -183,7 +182,7 @@ impl Segment {
                     std::thread::sleep(NAP);
                     continue;
                 }
-                Found::Again => return Err(format!("{} is locked by another process", path.display())),
+                Found::Again => return Err(SegmentError::Locked { path }),
             }
             sweep(folder);
             let layout = Layout::of(ranks);
@@ -200,16 +199,16 @@ impl Segment {
     }
 
     /// Takes a slot of a segment that was found or made.
-    fn enter(file: File, path: PathBuf, me: PeerName, until: Instant) -> Result<Segment, String> {
-        let shown = path.display().to_string();
-        let header = Map::new_header(&file).map_err(|e| format!("cannot map {shown}: {e}"))?;
+    fn enter(file: File, path: PathBuf, me: PeerName, until: Instant) -> Result<Segment, SegmentError> {
+        let cannot = |action, source| SegmentError::File { action, path: path.clone(), source };
+        let header = Map::new_header(&file).map_err(|e| cannot("map", e))?;
         let words = header.words();
         if words.magic.load(Acquire) != MAGIC {
-            return Err(format!("{shown} is of another version of netmod; do all ranks run the same?"));
+            return Err(SegmentError::Version { path });
         }
         let ranks = words.ranks.load(Relaxed);
         if !(2..=MAX_RANKS).contains(&ranks) {
-            return Err(format!("{shown} says that it is for {ranks} ranks, which cannot be"));
+            return Err(SegmentError::Ranks { path, ranks });
         }
         let layout = Layout::of(ranks);
         let mut nap = NAP;
@@ -217,22 +216,16 @@ impl Segment {
             match words.state.load(Acquire) {
                 READY => break,
                 FAILED => {
-                    let e = io::Error::from_raw_os_error(words.error.load(Relaxed) as i32);
+                    let source = io::Error::from_raw_os_error(words.error.load(Relaxed) as i32);
                     let _ = remove(&file, &path);
-                    return Err(format!(
-                        "{} KiB of shared memory for {ranks} ranks cannot be had: {shown}: {e}; enlarge that file \
-                         system, or name another in NETMOD_SHM_DIR",
-                        layout.total() >> 10
-                    ));
+                    return Err(SegmentError::NoMemory { kib: layout.total() >> 10, ranks, path, source });
                 }
-                _ if Instant::now() >= until => {
-                    return Err(format!("the rank that made {shown} has not finished it in {PATIENCE:?}"));
-                }
+                _ if Instant::now() >= until => return Err(SegmentError::Unfinished { path }),
                 _ => match sys::lock_rank(&file, MAKER) {
                     // The maker is dead. It may have published the word before it died.
                     Ok(()) if words.state.load(Acquire) == MAKING => allocate(&file, &layout, words),
                     Err(e) if e.kind() != io::ErrorKind::WouldBlock => {
-                        return Err(format!("cannot lock a byte of {shown}: {e}"));
+                        return Err(cannot("lock a byte of", e));
                     }
                     _ => {
                         std::thread::sleep(nap);
@@ -241,17 +234,14 @@ impl Segment {
                 },
             }
         }
-        let map = Arc::new(Map::new(&file, layout).map_err(|e| format!("cannot map {shown}: {e}"))?);
+        let map = Arc::new(Map::new(&file, layout).map_err(|e| cannot("map", e))?);
         let words = map.header();
         let me_at = words.claimed.fetch_add(1, AcqRel);
         if me_at >= ranks {
             words.claimed.fetch_sub(1, AcqRel);
-            return Err(format!(
-                "{shown} has room for {ranks} ranks, as NETMOD_SHM_RANKS says, or else the launcher, and this is one more; \
-                 set NETMOD_SHM_RANKS higher"
-            ));
+            return Err(SegmentError::Full { path, ranks });
         }
-        sys::lock_rank(&file, me_at).map_err(|e| format!("cannot lock a byte of {shown}: {e}"))?;
+        sys::lock_rank(&file, me_at).map_err(|e| cannot("lock a byte of", e))?;
         let token: Box<[u8; 16]> = Box::new(random()?);
         let nonce = load_bytes(&words.nonce);
         let segment = Segment { map, file, path, me: me_at as usize, token, nonce };

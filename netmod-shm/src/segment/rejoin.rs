@@ -22,8 +22,8 @@ use std::time::Instant;
 use super::layout::Layout;
 use super::raw::Map;
 use super::{
-    AWAY, FAILED, Found, LONGEST_NAP, MAGIC, MAKER, MAKING, NAP, PATIENCE, PROVEN, READY, Segment, allocate,
-    find, load_bytes, make, remove,
+    AWAY, FAILED, Found, LONGEST_NAP, MAGIC, MAKER, MAKING, NAP, PATIENCE, PROVEN, READY, RejoinError,
+    Segment, allocate, find, load_bytes, make, remove,
 };
 use crate::sys;
 
@@ -109,20 +109,15 @@ impl Segment {
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn can_be_found(&self) -> Result<(), String> {
+    pub(crate) fn can_be_found(&self) -> Result<(), RejoinError> {
         if self.has_other_namespaces() {
-            return Err("a rank of this node is in another PID namespace, where one that comes back from a checkpoint \
-                        does not find it; set NETMOD=tcp for jobs with checkpoints"
-                .into());
+            return Err(RejoinError::OtherNamespace);
         }
         for slot in (0..self.ranks()).filter(|s| *s != self.me && !self.is_away(*s)) {
             let pid = self.slot(slot).pid.load(Relaxed);
             match std::fs::read_dir(format!("/proc/{pid}/fd")) {
-                Err(e) if self.lives(slot) && !self.has_left(slot) => {
-                    return Err(format!(
-                        "the descriptors of process {pid} of this node cannot be looked at: {e}; a rank that comes back \
-                         from a checkpoint finds the node's memory by them; set NETMOD=tcp for jobs with checkpoints"
-                    ));
+                Err(source) if self.lives(slot) && !self.has_left(slot) => {
+                    return Err(RejoinError::Descriptors { pid, source });
                 }
                 _ => {}
             }
@@ -158,18 +153,15 @@ impl Segment {
     /// which of the two, true if it is the same. Nobody is told before [`Segment::set_back`].
     ///
     /// # Errors
-    /// Why there is none, as one line that a person understands.
-    pub(crate) fn rejoin(parked: &Parked, rank: u32) -> Result<(Segment, bool), String> {
+    /// The reason why there is none.
+    pub(crate) fn rejoin(parked: &Parked, rank: u32) -> Result<(Segment, bool), RejoinError> {
         let mut path = parked.path.clone().into_os_string();
         path.push(BACK);
         let path = PathBuf::from(path);
-        let shown = path.display();
-        let file = meet(parked, &path).map_err(|e| format!("cannot come back by {shown}: {e}"))?;
-        let map = Map::new(&file, Layout::of(parked.ranks))
-            .map_err(|e| format!("cannot map the node's memory: {e}"))?;
-        sys::lock_rank(&file, parked.me as u32).map_err(|e| {
-            format!("cannot lock a byte of {shown}: {e}; has this process been restored twice?")
-        })?;
+        let file = meet(parked, &path).map_err(|source| RejoinError::Meet { path: path.clone(), source })?;
+        let map = Map::new(&file, Layout::of(parked.ranks)).map_err(RejoinError::Map)?;
+        sys::lock_rank(&file, parked.me as u32)
+            .map_err(|source| RejoinError::Lock { path: path.clone(), source })?;
         let (map, token) = (Arc::new(map), Box::new(parked.token));
         let segment = Segment { map, file, path, me: parked.me, token, nonce: parked.nonce };
         let same = load_bytes::<2, 16>(&segment.map.header().made) == parked.made;

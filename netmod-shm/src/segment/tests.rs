@@ -70,7 +70,7 @@ fn a_proof_is_of_one_slot_rank_and_key() {
 fn a_rank_too_many_is_told_so() {
     let f = Folder::new();
     let all: Vec<_> = (0..3).map(|r| join(&f, 1, r)).collect();
-    let e = Segment::join(&f.0, me(1, 3), None, 3).unwrap_err();
+    let e = Segment::join(&f.0, me(1, 3), None, 3).unwrap_err().to_string();
     assert!(e.contains("room for 3 ranks"), "{e}");
     assert_eq!(all.len(), 3);
     assert!(Segment::join(&f.0, me(2, 0), None, MAX_RANKS + 1).is_err());
@@ -157,7 +157,7 @@ fn what_a_dead_maker_has_begun_is_finished() {
     };
     let (b, c) = (waits(), waits());
     let soon = || Instant::now() + Duration::from_millis(40);
-    let e = Segment::enter(waits(), path.clone(), me(1, 1), soon()).unwrap_err();
+    let e = Segment::enter(waits(), path.clone(), me(1, 1), soon()).unwrap_err().to_string();
     assert!(e.contains("has not finished it"), "{e}");
     drop(maker);
     let b = Segment::enter(b, path.clone(), me(1, 1), soon()).unwrap();
@@ -176,7 +176,7 @@ fn a_folder_without_room_is_an_error() {
     let path = f.0.join(name_of(&me(1, 0), None));
     let file = make(&f.0, &path, &Layout::of(4), [5; 16]).unwrap();
     settle(Map::new_header(&file).unwrap().words(), Some(libc::ENOSPC));
-    let e = Segment::join(&f.0, me(1, 0), None, 4).unwrap_err();
+    let e = Segment::join(&f.0, me(1, 0), None, 4).unwrap_err().to_string();
     assert!(e.contains("No space left") && e.contains("NETMOD_SHM_DIR"), "{e}");
     assert_eq!(f.files(), 0);
 }
