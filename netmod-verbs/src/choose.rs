@@ -8,6 +8,60 @@ use netmod_matching::glob;
 
 use crate::pair::ip_of;
 
+/// The reason why a port is not used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// The user excludes it.
+    #[error("shut out by !{pattern} in NETMOD_VERBS_DEVICE")]
+    Excluded {
+        /// The pattern.
+        pattern: String,
+    },
+    /// The user names other ports.
+    #[error("not among those of NETMOD_VERBS_DEVICE")]
+    NotIncluded,
+    /// Better ports are enough.
+    #[error("NETMOD_VERBS_PORTS={most} are used already")]
+    Enough {
+        /// Maximum number of ports.
+        most: usize,
+    },
+    /// The device refuses a query.
+    #[error(transparent)]
+    Device(#[from] hca::Error),
+    /// It passes no packets.
+    #[error("the port is not active ({0:?}); is there a cable, and a subnet manager?")]
+    Inactive(PortState),
+    /// The user's setting is invalid.
+    #[error("NETMOD_VERBS_GID={asked} is neither an index of the table nor v1 or v2")]
+    Setting {
+        /// The setting.
+        asked: String,
+    },
+    /// The user asks for an entry that is not there.
+    #[error("its table has no GID at index {index} (NETMOD_VERBS_GID); {}", table(.gids))]
+    NoIndex {
+        /// Index in the table.
+        index: u8,
+        /// The table.
+        gids: Vec<GidEntry>,
+    },
+    /// The user asks for a version of RoCE that is not there.
+    #[error("no GID of the version that NETMOD_VERBS_GID={asked} asks for; {}", table(.gids))]
+    NoVersion {
+        /// The setting.
+        asked: String,
+        /// The table.
+        gids: Vec<GidEntry>,
+    },
+    /// The interface has no address that packets can come from.
+    #[error("no GID of RoCE; has the interface an address?")]
+    NoRoce,
+    /// The table has no GID of InfiniBand.
+    #[error("no GID")]
+    NoGid,
+}
+
 /// A port, and the decision about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortChoice {
@@ -18,7 +72,7 @@ pub struct PortChoice {
     /// The port's attributes, if they could be queried.
     pub attr: Option<PortAttr>,
     /// The GID used, with the reason for it; or the reason why the port is not used.
-    pub gid: Result<(GidEntry, &'static str), String>,
+    pub gid: Result<(GidEntry, &'static str), Unusable>,
 }
 
 impl PortChoice {
@@ -48,18 +102,18 @@ impl Wanted {
     }
 
     /// Returns the position of the pattern that includes a port, or the reason for its exclusion.
-    fn position(&self, device: &str, port: u8) -> Result<usize, String> {
+    fn position(&self, device: &str, port: u8) -> Result<usize, Unusable> {
         let with_port = format!("{device}:{port}");
         let by = |pattern: &str| {
             glob(pattern.as_bytes(), device.as_bytes()) || glob(pattern.as_bytes(), with_port.as_bytes())
         };
         if let Some(pattern) = self.exclude.iter().find(|p| by(p)) {
-            return Err(format!("shut out by !{pattern} in NETMOD_VERBS_DEVICE"));
+            return Err(Unusable::Excluded { pattern: pattern.clone() });
         }
         match self.include.iter().position(|p| by(p)) {
             Some(at) => Ok(at),
             None if self.include.is_empty() => Ok(0),
-            None => Err("not among those of NETMOD_VERBS_DEVICE".into()),
+            None => Err(Unusable::NotIncluded),
         }
     }
 }
@@ -72,9 +126,9 @@ pub(crate) fn examine<H: Hca>(hca: &H, cfg: &VerbsConfig) -> Vec<PortChoice> {
             let attr = hca.port(port);
             let gid = wanted
                 .position(hca.name(), port)
-                .and_then(|_| attr.clone().map_err(|e| e.to_string()))
+                .and_then(|_| Ok(attr.clone()?))
                 .and_then(|attr| usable(&attr).map(|()| attr))
-                .and_then(|attr| Ok((attr, hca.gids(port).map_err(|e| e.to_string())?)))
+                .and_then(|attr| Ok((attr, hca.gids(port)?)))
                 .and_then(|(attr, gids)| gid(&attr, &gids, &cfg.gid));
             PortChoice { device: hca.name().to_owned(), port, attr: attr.ok(), gid }
         })
@@ -98,7 +152,7 @@ fn by_preference(all: &[PortChoice], cfg: &VerbsConfig) -> Vec<usize> {
 pub(crate) fn settle(all: &mut [PortChoice], cfg: &VerbsConfig) {
     let most = cfg.ports;
     for i in by_preference(all, cfg).into_iter().skip(most) {
-        all[i].gid = Err(format!("NETMOD_VERBS_PORTS={most} are used already"));
+        all[i].gid = Err(Unusable::Enough { most });
     }
 }
 
@@ -107,28 +161,26 @@ pub fn chosen(all: &[PortChoice], cfg: &VerbsConfig) -> Vec<PortChoice> {
     by_preference(all, cfg).into_iter().map(|i| all[i].clone()).collect()
 }
 
-fn usable(attr: &PortAttr) -> Result<(), String> {
+fn usable(attr: &PortAttr) -> Result<(), Unusable> {
     match attr.state {
         PortState::Active | PortState::ActiveDefer => Ok(()),
-        state => Err(format!("the port is not active ({state:?}); is there a cable, and a subnet manager?")),
+        state => Err(Unusable::Inactive(state)),
     }
 }
 
 /// Chooses the source GID of a port's packets.
-fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'static str), String> {
+fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'static str), Unusable> {
     if let Ok(index) = asked.parse::<u8>() {
         let found = gids.iter().find(|g| g.index == index);
-        return found.map(|g| (*g, "NETMOD_VERBS_GID")).ok_or_else(|| {
-            format!("its table has no GID at index {index} (NETMOD_VERBS_GID); {}", table(gids))
-        });
+        return found
+            .map(|g| (*g, "NETMOD_VERBS_GID"))
+            .ok_or_else(|| Unusable::NoIndex { index, gids: gids.to_vec() });
     }
     let version = match asked {
         "" => None,
         "v1" => Some(GidKind::RoceV1),
         "v2" => Some(GidKind::RoceV2),
-        other => {
-            return Err(format!("NETMOD_VERBS_GID={other} is neither an index of the table nor v1 or v2"));
-        }
+        other => return Err(Unusable::Setting { asked: other.to_owned() }),
     };
     let ethernet = attr.link_layer == LinkLayer::Ethernet;
     let fits = |g: &&GidEntry| {
@@ -136,14 +188,10 @@ fn gid(attr: &PortAttr, gids: &[GidEntry], asked: &str) -> Result<(GidEntry, &'s
     };
     // The first of several equally good ones.
     let best = gids.iter().filter(fits).min_by_key(|g| (core::cmp::Reverse(rank(g).0), g.index));
-    best.map(|g| (*g, rank(g).1)).ok_or_else(|| {
-        let none = if ethernet { "no GID of RoCE; has the interface an address?" } else { "no GID" };
-        match version {
-            Some(_) if ethernet => {
-                format!("no GID of the version that NETMOD_VERBS_GID={asked} asks for; {}", table(gids))
-            }
-            _ => none.into(),
-        }
+    best.map(|g| (*g, rank(g).1)).ok_or_else(|| match version {
+        Some(_) if ethernet => Unusable::NoVersion { asked: asked.to_owned(), gids: gids.to_vec() },
+        None if ethernet => Unusable::NoRoce,
+        _ => Unusable::NoGid,
     })
 }
 
@@ -234,12 +282,12 @@ mod tests {
         let eth = attr(LinkLayer::Ethernet);
         let index = |asked| gid(&eth, &table(), asked).map(|(g, _)| g.index);
         assert_eq!((index("2"), index("v1"), index("v2")), (Ok(2), Ok(2), Ok(3)));
-        let none = index("9").unwrap_err();
+        let none = index("9").unwrap_err().to_string();
         assert!(none.contains("index 9") && none.contains("3 (::ffff:10.0.0.1, v2), 4 ("), "{none}");
-        assert!(index("v3").unwrap_err().contains("nor v1 or v2"));
+        assert!(index("v3").unwrap_err().to_string().contains("nor v1 or v2"));
         let v1 = &table()[..1];
-        assert!(gid(&eth, v1, "v2").unwrap_err().contains("NETMOD_VERBS_GID=v2"));
-        assert!(gid(&eth, &[], "").unwrap_err().contains("address"));
+        assert!(gid(&eth, v1, "v2").unwrap_err().to_string().contains("NETMOD_VERBS_GID=v2"));
+        assert!(gid(&eth, &[], "").unwrap_err().to_string().contains("address"));
         let ib = [entry(0, GidKind::Ib, "fe80::7")];
         assert_eq!(gid(&attr(LinkLayer::InfiniBand), &ib, "v2").unwrap().0.index, 0);
     }
@@ -247,7 +295,7 @@ mod tests {
     #[test]
     fn ports_without_a_link_are_of_no_use() {
         let down = PortAttr { state: PortState::Down, ..attr(LinkLayer::InfiniBand) };
-        assert!(usable(&down).unwrap_err().contains("cable"));
+        assert!(usable(&down).unwrap_err().to_string().contains("cable"));
     }
 
     #[test]
@@ -255,9 +303,9 @@ mod tests {
         let w = Wanted::parse(" mlx5_1:2, mlx5_*, !mlx5_3 ,!mlx5_4:1");
         assert_eq!(w.position("mlx5_1", 2), Ok(0));
         assert_eq!(w.position("mlx5_1", 1), Ok(1));
-        assert!(w.position("mlx5_3", 1).unwrap_err().contains("!mlx5_3"));
+        assert!(w.position("mlx5_3", 1).unwrap_err().to_string().contains("!mlx5_3"));
         assert!(w.position("mlx5_4", 1).is_err() && w.position("mlx5_4", 2).is_ok());
-        assert!(w.position("rxe0", 1).unwrap_err().contains("NETMOD_VERBS_DEVICE"));
+        assert!(w.position("rxe0", 1).unwrap_err().to_string().contains("NETMOD_VERBS_DEVICE"));
         assert_eq!(Wanted::parse("").position("rxe0", 1), Ok(0));
     }
 
@@ -271,14 +319,15 @@ mod tests {
         };
         let mut all =
             vec![choices("a", 1, 10), choices("a", 2, 40), choices("b", 1, 40), choices("c", 1, 99)];
-        all[3].gid = Err("no".into());
+        all[3].gid = Err(Unusable::NoGid);
         let names = |device: &str, ports| {
             let cfg = VerbsConfig { device: device.into(), ports, ..VerbsConfig::default() };
             let mut all = all.clone();
             settle(&mut all, &cfg);
             let used = chosen(&all, &cfg).iter().map(PortChoice::name).collect::<Vec<_>>();
-            let refused =
-                all.iter().filter(|j| j.gid.as_ref().is_err_and(|why| why.contains("NETMOD_VERBS_PORTS=")));
+            let refused = all
+                .iter()
+                .filter(|j| j.gid.as_ref().is_err_and(|why| *why == Unusable::Enough { most: ports }));
             assert_eq!(used.len() + refused.count(), 3, "each port that is left out says why");
             used
         };

@@ -51,6 +51,35 @@ pub fn pair(mine: &VerbsCard, theirs: &VerbsCard) -> Result<(usize, usize), Pair
     Ok(if swapped { (pair.right, pair.left) } else { (pair.left, pair.right) })
 }
 
+/// The reason why two ports do not reach each other, or only as a last resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Obstacle {
+    /// Packets of InfiniBand pass from one subnet to another only where there is a router.
+    #[error("they are in different subnets of InfiniBand")]
+    Subnets,
+    /// The link layers differ.
+    #[error("one is a port of InfiniBand, the other one of Ethernet")]
+    LinkLayers,
+    /// The versions of RoCE differ.
+    #[error("one has a GID of RoCE v1, the other of RoCE v2")]
+    RoceVersions,
+    /// The versions of IP differ.
+    #[error("one has an address of IPv4, the other of IPv6")]
+    IpVersions,
+    /// Only one address is of use beyond its link.
+    #[error("one has a link-local address, the other one not")]
+    OneLinkLocal,
+    /// The two may be on different links.
+    #[error("their addresses are link-local")]
+    LinkLocal,
+    /// The ports are on different links, and the packets do not leave theirs.
+    #[error("RoCE v1 does not leave its link, and their addresses are not of one subnet")]
+    OtherLink,
+    /// Packets pass only where there is a router.
+    #[error("their addresses are not of one subnet")]
+    OtherSubnet,
+}
+
 struct End {
     at: usize,
     port: CardPort,
@@ -58,7 +87,7 @@ struct End {
 
 impl Endpoint for End {
     type Key<'a> = (&'a str, usize);
-    type Reason = String;
+    type Reason = Obstacle;
 
     fn key(&self) -> (&str, usize) {
         (&self.port.name, self.at)
@@ -75,7 +104,7 @@ impl Endpoint for End {
     fn mtu(&self) -> Option<u32> {
         Some(self.port.mtu)
     }
-    fn unusable(&self) -> Option<String> {
+    fn unusable(&self) -> Option<Obstacle> {
         None
     }
 }
@@ -98,18 +127,14 @@ fn is_link_local(ip: IpAddr) -> bool {
 }
 
 /// Checks whether two ports reach each other.
-fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>, String> {
+fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), Obstacle>, Obstacle> {
     let (a, b) = (gid(l), gid(r));
     let way = |class, last_resort| Ok(Edge { class, last_resort, route: () });
     match (l.kind, r.kind) {
         (GidKind::Ib, GidKind::Ib) if a.0[..8] == b.0[..8] => way(Class::OnLink, None),
-        (GidKind::Ib, GidKind::Ib) => {
-            way(Class::Gateway, Some("they are in different subnets of InfiniBand".into()))
-        }
-        (GidKind::Ib, _) | (_, GidKind::Ib) => {
-            Err("one is a port of InfiniBand, the other one of Ethernet".into())
-        }
-        (x, y) if x != y => Err("one has a GID of RoCE v1, the other of RoCE v2".into()),
+        (GidKind::Ib, GidKind::Ib) => way(Class::Gateway, Some(Obstacle::Subnets)),
+        (GidKind::Ib, _) | (_, GidKind::Ib) => Err(Obstacle::LinkLayers),
+        (x, y) if x != y => Err(Obstacle::RoceVersions),
         (kind, _) => {
             let (x, y) = (ip_of(a), ip_of(b));
             // Ports of one host reach each other if they are the same port, or through a switch.
@@ -117,21 +142,20 @@ fn edge(l: &CardPort, r: &CardPort, same_host: bool) -> Result<Edge<(), String>,
                 return way(Class::OnLink, None);
             }
             if x.is_ipv4() != y.is_ipv4() {
-                return Err("one has an address of IPv4, the other of IPv6".into());
+                return Err(Obstacle::IpVersions);
             }
             if is_link_local(x) != is_link_local(y) {
-                return Err("one has a link-local address, the other one not".into());
+                return Err(Obstacle::OneLinkLocal);
             }
             let together = |n: Option<u8>| n.is_some_and(|n| in_subnet(x, y, n));
             if together(l.prefix) && together(r.prefix) {
                 // Link-local addresses look the same on all links, so a common link is only a
                 // guess.
-                let hope = is_link_local(x).then(|| "their addresses are link-local".to_owned());
-                way(Class::OnLink, hope)
+                way(Class::OnLink, is_link_local(x).then_some(Obstacle::LinkLocal))
             } else if kind == GidKind::RoceV1 {
-                Err("RoCE v1 does not leave its link, and their addresses are not of one subnet".into())
+                Err(Obstacle::OtherLink)
             } else {
-                way(Class::Gateway, Some("their addresses are not of one subnet".into()))
+                way(Class::Gateway, Some(Obstacle::OtherSubnet))
             }
         }
     }

@@ -134,7 +134,7 @@ fn beside_ibv_pingpong(rows: &mut [Row], iters: Option<u32>) {
     let cfg = Config::from_env().map(|cfg| cfg.verbs).unwrap_or_default();
     let port = floor::verbs::first_port(&Setup::here(&cfg))
         .map_err(|e| e.to_string())
-        .and_then(|port| Ok((port.gid.clone()?.0, port)));
+        .and_then(|port| Ok((port.gid.clone().map_err(|e| e.to_string())?.0, port)));
     let iters = iters.map_or(ROUND_TRIPS, |n| (n as usize).clamp(10, ROUND_TRIPS));
     for row in rows {
         let Some(bytes) = row.bytes else { continue };

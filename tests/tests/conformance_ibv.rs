@@ -29,8 +29,8 @@ impl NetmodFactory for Ibv {
         let why = match survey(&Setup::here(&self.config().verbs)) {
             Ok((ports, _)) if ports.iter().any(|port| port.gid.is_ok()) => return true,
             Ok((ports, notes)) => {
-                let ports = ports.iter().filter_map(|port| port.gid.as_ref().err());
-                ports.chain(&notes).cloned().collect::<Vec<_>>().join("; ")
+                let ports = ports.iter().filter_map(|port| Some(port.gid.as_ref().err()?.to_string()));
+                ports.chain(notes).collect::<Vec<_>>().join("; ")
             }
             Err(why) => why.to_string(),
         };
