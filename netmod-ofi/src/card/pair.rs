@@ -93,6 +93,34 @@ fn is_loopback(d: &CardDomain) -> bool {
     ip(d.format, &d.address).is_some_and(|ip| ip.is_loopback())
 }
 
+/// The reason why two domains without IP addresses do not reach each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Obstacle {
+    /// Neither understands the other's address.
+    #[error(
+        "their addresses are of different formats ({} and {})",
+        format_name(*.left),
+        format_name(*.right)
+    )]
+    Formats {
+        /// Format of the left one.
+        left: u32,
+        /// Format of the right one.
+        right: u32,
+    },
+    /// Their provider reaches processes of its own host only.
+    #[error("they reach only processes of their own host, with the same /dev/shm and PID namespace")]
+    OtherHost,
+    /// The fabrics differ.
+    #[error("they are on different fabrics ({left} and {right})")]
+    Fabrics {
+        /// Fabric of the left one.
+        left: String,
+        /// Fabric of the right one.
+        right: String,
+    },
+}
+
 /// A domain without an IP address: it reaches domains of the same fabric.
 struct Other<'a> {
     at: usize,
@@ -104,7 +132,7 @@ impl Endpoint for Other<'_> {
         = (&'a str, usize)
     where
         Self: 'a;
-    type Reason = String;
+    type Reason = Obstacle;
 
     fn key(&self) -> (&str, usize) {
         (&self.domain.name, self.at)
@@ -121,7 +149,7 @@ impl Endpoint for Other<'_> {
     fn mtu(&self) -> Option<u32> {
         self.domain.mtu
     }
-    fn unusable(&self) -> Option<String> {
+    fn unusable(&self) -> Option<Obstacle> {
         None
     }
 }
@@ -155,21 +183,15 @@ fn endpoint(card: &OfiCard, at: usize) -> Other<'_> {
 }
 
 /// Checks whether two domains without IP addresses reach each other.
-fn edge(l: &CardDomain, r: &CardDomain, same_memory: bool) -> Result<Edge<(), String>, String> {
+fn edge(l: &CardDomain, r: &CardDomain, same_memory: bool) -> Result<Edge<(), Obstacle>, Obstacle> {
     if l.format != r.format {
-        return Err(format!(
-            "their addresses are of different formats ({} and {})",
-            format_name(l.format),
-            format_name(r.format)
-        ));
+        return Err(Obstacle::Formats { left: l.format, right: r.format });
     }
     if (l.local || r.local) && !same_memory {
-        return Err(
-            "they reach only processes of their own host, with the same /dev/shm and PID namespace".into()
-        );
+        return Err(Obstacle::OtherHost);
     }
     if l.fabric != r.fabric {
-        return Err(format!("they are on different fabrics ({} and {})", l.fabric, r.fabric));
+        return Err(Obstacle::Fabrics { left: l.fabric.clone(), right: r.fabric.clone() });
     }
     Ok(Edge { class: Class::OnLink, last_resort: None, route: () })
 }
