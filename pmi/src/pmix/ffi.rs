@@ -184,7 +184,7 @@ impl Library {
     ///
     /// Fails if the library is not found, or lacks a function.
     pub(super) fn load(name: &str) -> Result<Library, LoadError> {
-        let library = Shared::open(Path::new(name)).map_err(LoadError::Open)?;
+        let library = Shared::open(Path::new(name))?;
         // SAFETY: each type is that of the function of this name in the PMIx standard. The pointers
         // stay valid, since the library stays loaded.
         unsafe {

@@ -10,9 +10,9 @@ pub(super) const ERR_NOT_FOUND: Status = -46;
 /// The reason why libpmix cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LoadError {
-    /// The loader's error.
-    #[error("{0}")]
-    Open(String),
+    /// The library is not loaded.
+    #[error(transparent)]
+    Open(#[from] dl::OpenError),
     /// It lacks a function: the function's name.
     #[error("it has no {0}")]
     Missing(String),

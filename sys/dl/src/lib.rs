@@ -15,6 +15,17 @@ use std::path::Path;
 
 use signals::Signals;
 
+/// The reason why a library is not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The path is no C string.
+    #[error("a path with a zero byte in it")]
+    ZeroByte,
+    /// The system's loader refuses it: the loader's message.
+    #[error("{0}")]
+    Loader(String),
+}
+
 /// A shared library that is never unloaded, so that its symbols can be used at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared(*mut c_void);
@@ -31,10 +42,9 @@ impl Shared {
     /// change are restored afterwards.
     ///
     /// # Errors
-    /// The loader's message.
-    pub fn open(path: &Path) -> Result<Shared, String> {
-        let name = CString::new(path.as_os_str().as_encoded_bytes())
-            .map_err(|_| "a path with a zero byte in it".to_owned())?;
+    /// If the path has a zero byte in it, or the loader refuses the library.
+    pub fn open(path: &Path) -> Result<Shared, OpenError> {
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| OpenError::ZeroByte)?;
         let handle = {
             let _signals = Signals::keep();
             // SAFETY: loading a library runs its initialisers, which is what the caller wants; the
@@ -46,14 +56,15 @@ impl Shared {
         }
         // SAFETY: after a failure the loader has a message, a C string that lives until its next
         // call in this thread.
-        unsafe {
+        let why = unsafe {
             let text = libc::dlerror();
             if text.is_null() {
-                Err("unknown reason".into())
+                "unknown reason".into()
             } else {
-                Err(CStr::from_ptr(text).to_string_lossy().into_owned())
+                CStr::from_ptr(text).to_string_lossy().into_owned()
             }
-        }
+        };
+        Err(OpenError::Loader(why))
     }
 
     /// Returns the symbol of this version. If the library or the system does not know the version,

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-use dl::Shared;
+use dl::{OpenError, Shared};
 
 use crate::attr::{fi_fabric_attr, fi_info};
 use crate::fid::fid_fabric;
@@ -18,8 +18,8 @@ pub enum LoadError {
         Library::VARIABLE
     )]
     Missing {
-        /// The loader's message.
-        why: String,
+        /// The cause.
+        why: OpenError,
     },
     /// The library lacks a function.
     #[error("{path} is no libfabric: it has no {name}")]

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-use dl::Shared;
+use dl::{OpenError, Shared};
 
 use crate::attr::*;
 use crate::call;
@@ -20,8 +20,8 @@ pub enum LoadError {
          (Debian: apt-get install libibverbs1 ibverbs-providers)"
     )]
     Missing {
-        /// The loader's message.
-        why: String,
+        /// The cause.
+        why: OpenError,
     },
     /// The library lacks a function.
     #[error("{path} is no libibverbs, or one from before 2006: it has no {name}")]
