@@ -1,5 +1,6 @@
 //! The process manager, as the device needs it.
 
+use std::io;
 use std::os::fd::RawFd;
 
 use crate::Config;
@@ -14,11 +15,31 @@ pub enum Asked<T> {
     Later,
 }
 
+/// The reason why the process manager does not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// The launcher, or the way to it, has failed.
+    #[error(transparent)]
+    Launcher(#[from] PmiError),
+    /// The signal by which the launcher tells of a failed process cannot be set to do nothing.
+    #[error("survive_failures: {0}")]
+    Signal(io::Error),
+    /// The system refuses something to a process manager that is not a launcher.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// No answer will come any more, as [`Silence`] has told: the reason.
+    #[error("{0}")]
+    Silent(String),
+    /// A process manager that is not a launcher, such as one in memory, refuses: the reason.
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// A later answer of the process manager.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Answer {
     /// To [`Bootstrap::ask_value`]: the key and its value, or why it cannot be had.
-    Value(String, Result<Option<Vec<u8>>, String>),
+    Value(String, Result<Option<Vec<u8>>, BootstrapError>),
     /// To [`Bootstrap::ask_failed`].
     Failed(Vec<u32>),
 }
@@ -64,31 +85,31 @@ pub trait Bootstrap: Send {
     ///
     /// # Errors
     /// What the process manager says.
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String>;
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError>;
     /// A value published before the last barrier. It may wait for the process manager, so that only
     /// those ask who are starting, or would wait for it anyhow.
     ///
     /// # Errors
     /// What the process manager says.
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String>;
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
     /// Asks for a value published before the last barrier; never waits. What is asked during a
     /// barrier may be answered after it.
     ///
     /// # Errors
     /// What the process manager says.
-    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, BootstrapError> {
         self.get(key).map(Asked::Now)
     }
     /// Enters a barrier without waiting.
     ///
     /// # Errors
     /// What the process manager says.
-    fn barrier_begin(&mut self) -> Result<(), String>;
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError>;
     /// Returns true if all processes have entered.
     ///
     /// # Errors
     /// What the process manager says.
-    fn barrier_poll(&mut self) -> Result<bool, String>;
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError>;
     /// A descriptor that becomes readable when a barrier may have ended, an answer may be there, or
     /// the process manager is gone, until that was told.
     fn fd(&self) -> Option<RawFd>;
@@ -97,7 +118,7 @@ pub trait Bootstrap: Send {
     ///
     /// # Errors
     /// What the process manager says.
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
         Ok(Asked::Now(Vec::new()))
     }
     /// The next answer to a question that was to be answered later; never waits. Notices, too, when
@@ -113,7 +134,7 @@ pub trait Bootstrap: Send {
     ///
     /// # Errors
     /// What the system says.
-    fn survive_failures(&mut self) -> Result<(), String> {
+    fn survive_failures(&mut self) -> Result<(), BootstrapError> {
         Ok(())
     }
     /// Leaves the process manager, without waiting: the first call tells it, later ones ask for its
@@ -121,7 +142,7 @@ pub trait Bootstrap: Send {
     ///
     /// # Errors
     /// What the process manager says.
-    fn finalize_poll(&mut self) -> Result<bool, String>;
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError>;
     /// Asks for the end of the whole job, says why, and waits for a limited time to be ended.
     /// Returns the status with which this process exits if it is not.
     fn abort(&mut self, code: i32, message: &str) -> i32;
@@ -158,27 +179,27 @@ impl Bootstrap for ProcessManager {
     fn local_rank(&self) -> Option<u32> {
         ProcessManager::local_rank(self)
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
-        self.put_bytes(key, value).map_err(|e| e.to_string())
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
+        Ok(self.put_bytes(key, value)?)
     }
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
-        self.get_bytes(key).map_err(|e| e.to_string())
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
+        Ok(self.get_bytes(key)?)
     }
-    fn barrier_begin(&mut self) -> Result<(), String> {
-        ProcessManager::barrier_begin(self).map_err(|e| e.to_string())
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
+        Ok(ProcessManager::barrier_begin(self)?)
     }
-    fn barrier_poll(&mut self) -> Result<bool, String> {
-        ProcessManager::barrier_poll(self).map_err(|e| e.to_string())
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
+        Ok(ProcessManager::barrier_poll(self)?)
     }
     fn fd(&self) -> Option<RawFd> {
         ProcessManager::fd(self)
     }
-    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
-        ProcessManager::ask_value(self, key).map_err(|e| e.to_string())?;
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, BootstrapError> {
+        ProcessManager::ask_value(self, key)?;
         Ok(Asked::Later)
     }
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
-        ProcessManager::ask_failed(self).map_err(|e| e.to_string())?;
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
+        ProcessManager::ask_failed(self)?;
         Ok(Asked::Later)
     }
     fn answer(&mut self) -> Result<Option<Answer>, Silence> {
@@ -186,17 +207,17 @@ impl Bootstrap for ProcessManager {
             Ok(None) => Ok(None),
             Ok(Some(netmod_pmi::Answer::Failed(ranks))) => Ok(Some(Answer::Failed(ranks))),
             Ok(Some(netmod_pmi::Answer::Value { key, value })) => {
-                Ok(Some(Answer::Value(key, value.map_err(|e| e.to_string()))))
+                Ok(Some(Answer::Value(key, value.map_err(BootstrapError::Launcher))))
             }
             Err(e) if e.is_lost() && !self.outlives_launcher() => Err(Silence::Gone(e.to_string())),
             Err(e) => Err(Silence::Mute(e.to_string())),
         }
     }
-    fn survive_failures(&mut self) -> Result<(), String> {
-        ProcessManager::survive_failures(self).map_err(|e| format!("survive_failures: {e}"))
+    fn survive_failures(&mut self) -> Result<(), BootstrapError> {
+        ProcessManager::survive_failures(self).map_err(BootstrapError::Signal)
     }
-    fn finalize_poll(&mut self) -> Result<bool, String> {
-        ProcessManager::finalize_poll(self).map_err(|e| e.to_string())
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
+        Ok(ProcessManager::finalize_poll(self)?)
     }
     fn abort(&mut self, code: i32, message: &str) -> i32 {
         self.ask_abort(code, message)

@@ -8,7 +8,7 @@
 //! one, which the handshake finds out (`Refusal::OtherNetmod`).
 
 use netmod_core::card::{BodyReader, BodyWriter};
-use netmod_core::{Card, CardError, CardWriter, PeerName};
+use netmod_core::{Card, CardError, CardWriter, PeerName, VcError};
 
 use crate::pkt;
 
@@ -169,7 +169,7 @@ pub(crate) enum NoChoice {
 pub(crate) fn choose(
     (me, own): (PeerName, &Offer),
     (peer, theirs): (PeerName, &Offer),
-    mut reaches: impl FnMut(&str) -> Result<(), String>,
+    mut reaches: impl FnMut(&str) -> Result<(), VcError>,
 ) -> Result<Choice, NoChoice> {
     if own.packets != theirs.packets {
         return Err(NoChoice::Version { there: theirs.packets, here: own.packets });
@@ -178,8 +178,8 @@ pub(crate) fn choose(
     let lacks = |name: &str| own.lacks(name, "here").or_else(|| theirs.lacks(name, "there"));
     let mut reasons = String::new();
     for Offered { name, .. } in &order.netmods {
-        match lacks(name).map_or_else(|| reaches(name), Err) {
-            Ok(()) => {
+        match lacks(name).or_else(|| Some(reaches(name).err()?.to_string())) {
+            None => {
                 let same = own.netmods.iter().map(|n| &n.name).eq(theirs.netmods.iter().map(|n| &n.name));
                 let whose = match (same, me < peer) {
                     (true, _) => String::new(),
@@ -190,7 +190,7 @@ pub(crate) fn choose(
                 };
                 return Ok(Choice { netmod: name.clone(), why: format!("{reasons}{name}: chosen{whose}") });
             }
-            Err(why) => reasons.push_str(&format!("{name}: {why}; ")),
+            Some(why) => reasons.push_str(&format!("{name}: {why}; ")),
         }
     }
     for Offered { name, .. } in

@@ -2,6 +2,7 @@
 
 use netmod_core::{DeviceError, VcError};
 
+use crate::bootstrap::BootstrapError;
 use crate::ch3::Failure;
 use crate::status::Status;
 
@@ -76,6 +77,13 @@ pub enum Error {
     /// The call does not fit the state of the device or of the request.
     #[error("{0}")]
     Usage(String),
+}
+
+impl From<BootstrapError> for Error {
+    /// Keeps the text: errors of operations can be cloned and compared.
+    fn from(error: BootstrapError) -> Error {
+        Error::Launcher(error.to_string())
+    }
 }
 
 /// Result of the device layer's operations.

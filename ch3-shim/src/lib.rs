@@ -64,7 +64,7 @@ mod tell;
 mod turns;
 mod wrapped;
 
-pub use bootstrap::{Answer, Asked, Bootstrap, Silence};
+pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
 pub use config::Config;

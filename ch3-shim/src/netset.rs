@@ -113,8 +113,8 @@ impl NetSet {
         let theirs = Offer::of(card).map_err(wrong)?;
         let mods = &mut self.mods;
         let reaches = |name: &str| match mods.iter_mut().find(|m| each!(m, n => n.name()) == name) {
-            Some(m) => each!(m, n => n.reachable(card)).map_err(|e| e.to_string()),
-            None => Err("could not start".into()),
+            Some(m) => each!(m, n => n.reachable(card)),
+            None => Err(VcError::of_card("could not start")),
         };
         let Choice { netmod, why } =
             choice::choose((me, &self.offer), (peer, &theirs), reaches).map_err(wrong)?;

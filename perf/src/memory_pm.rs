@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use ch3_shim::Bootstrap;
+use ch3_shim::{Bootstrap, BootstrapError};
 
 /// Published values by name.
 pub(crate) type Values = HashMap<String, Vec<u8>>;
@@ -82,12 +82,12 @@ impl Bootstrap for MemoryPm {
         self.local_size
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         self.values().insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let values = self.values();
         let other = || {
             let (name, _) = key.rsplit_once('-')?;
@@ -96,14 +96,14 @@ impl Bootstrap for MemoryPm {
         Ok(values.get(key).or_else(other).cloned())
     }
 
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         if let Some(barrier) = &self.barrier {
             barrier.enter();
         }
         Ok(())
     }
 
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(self.barrier.as_ref().is_none_or(|barrier| barrier.is_open()))
     }
 
@@ -111,7 +111,7 @@ impl Bootstrap for MemoryPm {
         None
     }
 
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(true)
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ch3_shim::Config;
-use ch3_shim::{Bootstrap, Device};
+use ch3_shim::{Bootstrap, BootstrapError, Device};
 
 use crate::factory::NetmodFactory;
 
@@ -155,19 +155,19 @@ impl Bootstrap for Place {
         self.shared.size
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         self.shared.lock().fresh.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         match &self.refuses {
             None => Ok(self.shared.lock().values.get(key).cloned()),
-            Some(why) => Err(why.recv().map_err(|e| e.to_string())?),
+            Some(why) => Err(BootstrapError::Refused(why.recv().unwrap_or_else(|e| e.to_string()))),
         }
     }
 
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         let mut state = self.shared.lock();
         state.entered[self.rank as usize] += 1;
         let all = state.entered.iter().copied().min().unwrap_or(0);
@@ -181,22 +181,23 @@ impl Bootstrap for Place {
         Ok(())
     }
 
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         let mut sink = [0; 64];
         match self.wake.read(&mut sink) {
             Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-            Err(e) => return Err(e.to_string()),
+            Err(e) => return Err(e.into()),
         }
         let state = self.shared.lock();
         if state.ended >= state.entered[self.rank as usize] {
             return Ok(true);
         }
         if let Some(why) = &state.aborted {
-            return Err(format!("the job was aborted: {why}"));
+            return Err(BootstrapError::Refused(format!("the job was aborted: {why}")));
         }
         if !state.died.is_empty() {
-            return Err(format!("ranks {:?} have ended without finalizing", state.died));
+            let text = format!("ranks {:?} have ended without finalizing", state.died);
+            return Err(BootstrapError::Refused(text));
         }
         Ok(false)
     }
@@ -205,7 +206,7 @@ impl Bootstrap for Place {
         Some(self.wake.as_raw_fd())
     }
 
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         self.shared.lock().finalized[self.rank as usize] = true;
         Ok(true)
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::{Bootstrap, BootstrapError, Builder, Device};
 use netmod_core::{Card, CardWriter};
 use netmod_tests::board::run_devices;
 use netmod_tests::factory::{Capabilities, NetmodFactory, Ofi, Tcp};
@@ -178,27 +178,27 @@ impl Bootstrap for Mistaken {
     fn local_size(&self) -> u32 {
         self.inner.local_size()
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         if key.starts_with("netmod-card-") {
             self.own = value.to_vec();
         }
         self.inner.put(key, value)
     }
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let value = self.inner.get(key)?;
         let is_card = key.starts_with("netmod-card-");
         Ok(value.map(|bytes| if is_card { self.altered(&bytes) } else { bytes }))
     }
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         self.inner.barrier_begin()
     }
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         self.inner.barrier_poll()
     }
     fn fd(&self) -> Option<RawFd> {
         self.inner.fd()
     }
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         self.inner.finalize_poll()
     }
     fn abort(&mut self, code: i32, message: &str) -> i32 {

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
 use ch3_shim::Config;
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::{Bootstrap, BootstrapError, Builder, Device};
 
 /// More than any netmod keeps at hand.
 const MANY: u32 = 300;
@@ -44,23 +44,23 @@ impl Bootstrap for Place {
         2
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         self.published.lock().expect("no panic").values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let mut p = self.published.lock().expect("no panic");
         *p.asked.entry(key.to_owned()).or_default() += 1;
         let stand_in = || key.rsplit_once('-').map(|(name, _)| format!("{name}-1"));
         Ok(p.values.get(key).or_else(|| p.values.get(&stand_in()?)).cloned())
     }
 
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         Ok(())
     }
 
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(true)
     }
 
@@ -68,7 +68,7 @@ impl Bootstrap for Place {
         None
     }
 
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(true)
     }
 

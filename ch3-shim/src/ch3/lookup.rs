@@ -11,7 +11,7 @@ use super::connect::card_key;
 use super::credit;
 use super::routes::host_of;
 use super::{Cards, Ch3, DevIo, MpiReq, Role, Route, WORLD};
-use crate::bootstrap::Asked;
+use crate::bootstrap::{Asked, BootstrapError};
 use crate::pkt::Mode;
 use crate::tagmatch::Envelope;
 
@@ -75,7 +75,7 @@ fn parse(peer: PeerName, bytes: &[u8]) -> Result<Card, VcError> {
 }
 
 /// Returns the card in an answer of the process manager.
-fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, String>) -> Result<Card, VcError> {
+fn card_of(peer: PeerName, answer: Result<Option<Vec<u8>>, BootstrapError>) -> Result<Card, VcError> {
     let bytes = answer
         .map_err(|e| card_error(peer, format!("its business card could not be fetched: {e}")))?
         .ok_or_else(|| {
@@ -300,7 +300,7 @@ impl Ch3 {
         &mut self,
         io: &mut DevIo<'_>,
         rank: u32,
-        answer: Result<Option<Vec<u8>>, String>,
+        answer: Result<Option<Vec<u8>>, BootstrapError>,
     ) {
         let Some(waiting) = self.lookups.asked.remove(&rank) else { return };
         let peer = PeerName { group: self.groups.world.id, rank };
@@ -369,7 +369,7 @@ impl Ch3 {
         self.lookups.open = 0;
         let ranks: Vec<u32> = self.lookups.asked.keys().copied().collect();
         for rank in ranks {
-            self.card_came(io, rank, Err(why.to_owned()));
+            self.card_came(io, rank, Err(BootstrapError::Silent(why.to_owned())));
         }
     }
 

@@ -39,7 +39,7 @@ fn both_ends_choose_the_same() {
             for mask in 0..8u32 {
                 let reaches = |n: &str| match NAMES.iter().position(|x| *x == n) {
                     Some(i) if mask & 1 << i != 0 => Ok(()),
-                    _ => Err("no cable".to_owned()),
+                    _ => Err(VcError::of_card("no cable")),
                 };
                 let here = choose((name(0), left), (name(1), right), reaches);
                 let there = choose((name(1), right), (name(0), left), reaches);
@@ -75,7 +75,7 @@ fn both_ends_choose_the_same() {
 #[test]
 fn a_choice_is_explained() {
     let of = |text: &str| Offer::new(text.split(',').map(|n| offered(n, true)).collect());
-    let reaches = |n: &str| if n == "shm" { Err("no memory".into()) } else { Ok(()) };
+    let reaches = |n: &str| if n == "shm" { Err(VcError::of_card("no memory")) } else { Ok(()) };
     let why = |a: &Offer, b: &Offer, ranks: [u32; 2]| {
         choose((name(ranks[0]), a), (name(ranks[1]), b), reaches).map(|c| c.why)
     };

@@ -135,10 +135,10 @@ impl Vci {
         let (me, ranks) = (world.me, 0..world.size);
         let rejoins = self.ch3.lookups.rejoins + 1;
         let boot = &mut self.ch3.boot;
-        boot.put(&card_key(me, rejoins), &self.ch3.lookups.own_card).map_err(Error::Launcher)?;
-        boot.barrier_begin().map_err(Error::Launcher)?;
+        boot.put(&card_key(me, rejoins), &self.ch3.lookups.own_card)?;
+        boot.barrier_begin()?;
         let mut idle = false;
-        while !self.ch3.boot.barrier_poll().map_err(Error::Launcher)? {
+        while !self.ch3.boot.barrier_poll()? {
             if let Some(failure) = self.ch3.failures.iter().next() {
                 return Err(Error::Peer(failure.cause.clone()));
             }
@@ -154,7 +154,7 @@ impl Vci {
                 // Its card is asked for when it is needed.
                 continue;
             }
-            let card = self.ch3.boot.get(&card_key(rank, rejoins)).map_err(Error::Launcher)?;
+            let card = self.ch3.boot.get(&card_key(rank, rejoins))?;
             let card = card.ok_or_else(|| {
                 Error::Launcher(format!("rank {rank} has published no card at rejoin {rejoins}"))
             })?;

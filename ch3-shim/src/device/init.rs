@@ -272,7 +272,7 @@ impl Builder {
     /// Joins the job with one engine.
     pub(super) fn build_vci(self) -> Result<Vci> {
         let mut opened = self.open()?;
-        opened.boot().barrier_begin().map_err(Error::Launcher)?;
+        opened.boot().barrier_begin()?;
         opened.join()
     }
 
@@ -292,7 +292,7 @@ impl Builder {
             // All processes must know what each grants the others: what rank 0 says.
             let terms = Terms::of(&self.cfg, size).to_bytes();
             let engines = [self.engines];
-            self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat()).map_err(Error::Launcher)?;
+            self.boot.put(KEY, &[&key[..], &terms[..], &engines[..]].concat())?;
         }
         let sharing = Sharing::of_this_process(self.boot.local_size(), self.engines);
         let pollers = sharing.at_first();
@@ -322,7 +322,7 @@ impl Builder {
         let netmod = NetSet::with_missing(opened);
         netmod.offer().emit(&mut card).map_err(|e| Error::Config(format!("business card: {e}")))?;
         let card = card.finish();
-        self.boot.put(&card_key(rank, 0), &card).map_err(Error::Launcher)?;
+        self.boot.put(&card_key(rank, 0), &card)?;
         Ok(Opened { builder: self, netmod, sharing, card })
     }
 
@@ -419,7 +419,7 @@ impl Builder {
     fn join(mut self, mut netmod: NetSet, sharing: &Sharing, card: Vec<u8>) -> Result<Vci> {
         let (rank, size) = (self.boot.rank(), self.boot.size());
         let me = self.name();
-        while !self.boot.barrier_poll().map_err(Error::Launcher)? {
+        while !self.boot.barrier_poll()? {
             let fds: Vec<_> = self.boot.fd().into_iter().collect();
             let nap = std::time::Duration::from_millis(if fds.is_empty() { 1 } else { 1000 });
             crate::sys::wait_readable(&fds, nap).map_err(|e| Error::Launcher(format!("poll: {e}")))?;
@@ -428,7 +428,7 @@ impl Builder {
         let pollers = sharing.as_cards_say(self.boot.as_mut(), threads)?;
         let cores = Cores { pollers, threads };
         let crowded = cores.are_crowded();
-        let key = self.boot.get(KEY).map_err(Error::Launcher)?;
+        let key = self.boot.get(KEY)?;
         let Some(key) = key else {
             return Err(Error::Launcher(format!(
                 "rank 0 has published no job key ({KEY}), without which no job starts; did it die, or is it another program?"

@@ -6,6 +6,7 @@ use std::time::Duration;
 use netmod_core::{Arm, Finalize, Module, PollOrder, Time, VcId};
 
 use super::Vci;
+use crate::bootstrap::BootstrapError;
 use crate::ch3::{Failure, WORLD};
 use crate::error::{Error, Result};
 use crate::sys;
@@ -69,7 +70,7 @@ pub(super) struct Goodbye {
     /// The user knows that this takes long.
     told: bool,
     /// The answer, or why none will come.
-    answer: Option<std::result::Result<(), String>>,
+    answer: Option<std::result::Result<(), BootstrapError>>,
 }
 
 /// Time without an answer of the process manager after which the user is told.
@@ -189,7 +190,7 @@ impl Vci {
         self.flush();
         self.departure.stage = Leaving::Barrier { limit: None };
         if let Err(e) = self.ch3.boot.barrier_begin() {
-            self.part(Some(Error::Launcher(e)));
+            self.part(Some(e.into()));
         }
     }
 
@@ -273,7 +274,7 @@ impl Vci {
             Ok(false) => return self.progress_or_part(PollOrder::InFirst, limit),
             Ok(true) => {}
             Err(e) => {
-                self.part(Some(Error::Launcher(e)));
+                self.part(Some(e.into()));
                 return Step::Busy;
             }
         }
@@ -410,7 +411,7 @@ impl Vci {
         let now = self.now;
         let Leaving::Goodbye(goodbye) = &mut self.departure.stage else { return Ok(Step::Busy) };
         let parted = match goodbye.answer.take() {
-            Some(answer) => answer.map_err(Error::Launcher),
+            Some(answer) => answer.map_err(Error::from),
             None if now < goodbye.since + ANSWER_LIMIT => {
                 if !goodbye.told && now >= goodbye.since + PATIENCE {
                     goodbye.told = true;

@@ -37,27 +37,27 @@ impl Bootstrap for Place {
     fn local_size(&self) -> u32 {
         1
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), BootstrapError> {
         self.1.insert(key.into(), value.into());
         Ok(())
     }
-    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, BootstrapError> {
         Ok(self.1.get(key).cloned())
     }
-    fn barrier_begin(&mut self) -> std::result::Result<(), String> {
+    fn barrier_begin(&mut self) -> std::result::Result<(), BootstrapError> {
         Ok(())
     }
-    fn barrier_poll(&mut self) -> std::result::Result<bool, String> {
+    fn barrier_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
         Ok(true)
     }
     /// Nobody waits on it.
     fn fd(&self) -> Option<RawFd> {
         Some(0)
     }
-    fn finalize_poll(&mut self) -> std::result::Result<bool, String> {
+    fn finalize_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         if self.0.refuses.load(Ordering::Relaxed) {
-            return Err("it does not know this process".into());
+            return Err(BootstrapError::Refused("it does not know this process".into()));
         }
         Ok(self.0.answers.load(Ordering::Relaxed))
     }

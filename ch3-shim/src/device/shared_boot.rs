@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::bootstrap::{Answer, Asked, Bootstrap, Silence};
+use crate::bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 
 /// The process manager and how far its engines are.
 pub(super) struct Party {
@@ -119,24 +119,24 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.local_rank()
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         let key = self.key(key);
         self.party.lock().boot.put(&key, value)
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let key = self.key(key);
         self.party.lock().boot.get(&key)
     }
 
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         let mut p = self.party.lock();
         self.entered += 1;
         p.entered += 1;
         if p.entered.is_multiple_of(p.engines) { p.boot.barrier_begin() } else { Ok(()) }
     }
 
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         let mut p = self.party.lock();
         if p.left < self.entered && p.entered >= self.entered * p.engines && p.boot.barrier_poll()? {
             p.left += 1;
@@ -148,7 +148,7 @@ impl Bootstrap for EngineBoot {
         self.party.lock().boot.fd()
     }
 
-    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, BootstrapError> {
         let key = self.key(key);
         let mut p = self.party.lock();
         let asked = p.boot.ask_value(&key)?;
@@ -158,7 +158,7 @@ impl Bootstrap for EngineBoot {
         Ok(asked)
     }
 
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
         let mut p = self.party.lock();
         let asked = p.boot.ask_failed()?;
         if matches!(asked, Asked::Later) {
@@ -181,12 +181,12 @@ impl Bootstrap for EngineBoot {
         }
     }
 
-    fn survive_failures(&mut self) -> Result<(), String> {
+    fn survive_failures(&mut self) -> Result<(), BootstrapError> {
         self.party.lock().boot.survive_failures()
     }
 
     /// The last engine tells the process manager.
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         let mut p = self.party.lock();
         if !std::mem::replace(&mut self.leaves, true) {
             p.finalized += 1;

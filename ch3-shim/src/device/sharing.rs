@@ -58,7 +58,7 @@ impl Sharing {
         let Some(ranks) = local_ranks(boot) else { return Ok(self.with_all()) };
         let mut others = Vec::new();
         for rank in ranks {
-            let card = boot.get(&card_key(rank, 0)).map_err(Error::Launcher)?;
+            let card = boot.get(&card_key(rank, 0))?;
             // A card that is missing or broken is an error for whoever needs that peer.
             let card = card.and_then(|bytes| Card::parse(&bytes).ok());
             others.push(card.and_then(|card| CpuShare::of(&card).ok().flatten()));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ch3_shim::{Asked, Bootstrap};
+use ch3_shim::{Asked, Bootstrap, BootstrapError};
 
 use crate::net::Net;
 
@@ -96,18 +96,18 @@ impl Bootstrap for RankPm {
         1
     }
 
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         self.pm().values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         let mut pm = self.pm();
         pm.fetched[self.rank as usize] += 1;
         Ok(pm.values.get(key).cloned())
     }
 
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         let mut pm = self.pm();
         pm.entered[self.rank as usize] += 1;
         if pm.entered[self.rank as usize] > 1 {
@@ -117,7 +117,7 @@ impl Bootstrap for RankPm {
         Ok(())
     }
 
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         let pm = self.pm();
         Ok(pm.entered[self.rank as usize] <= 1 || pm.is_complete())
     }
@@ -126,11 +126,11 @@ impl Bootstrap for RankPm {
         None
     }
 
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
         Ok(Asked::Now(self.pm().failed.clone()))
     }
 
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(true)
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
-use ch3_shim::{Answer, Asked, Bootstrap, Builder, Device, Silence};
+use ch3_shim::{Answer, Asked, Bootstrap, BootstrapError, Builder, Device, Silence};
 use netmod_core::card::BodyReader;
 use netmod_core::{Card, CardWriter, PeerName};
 
@@ -134,7 +134,7 @@ impl Bootstrap for Tapped {
     fn local_rank(&self) -> Option<u32> {
         self.boot.local_rank()
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         let Some(home) = home_in(value) else { return self.boot.put(key, value) };
         let rank = self.rank();
         let (detour, forgery) = {
@@ -151,28 +151,28 @@ impl Bootstrap for Tapped {
         };
         self.boot.put(key, published.as_deref().unwrap_or(value))
     }
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         self.boot.get(key)
     }
-    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, BootstrapError> {
         self.boot.ask_value(key)
     }
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
         self.boot.ask_failed()
     }
     fn answer(&mut self) -> Result<Option<Answer>, Silence> {
         self.boot.answer()
     }
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         self.boot.barrier_begin()
     }
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         self.boot.barrier_poll()
     }
     fn fd(&self) -> Option<RawFd> {
         self.boot.fd()
     }
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         self.boot.finalize_poll()
     }
     fn abort(&mut self, code: i32, message: &str) -> i32 {

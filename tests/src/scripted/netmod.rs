@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd as _, RawFd};
 
-use ch3_shim::{Answer, Asked, Bootstrap, Silence};
+use ch3_shim::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 use netmod_core::slab::VcKind;
 use netmod_core::{
     Arm, Break, Card, CardError, CardWriter, Checkpoint, Core, DeviceError, Diagnose, Event, Events,
@@ -39,22 +39,22 @@ impl Bootstrap for Solo {
     fn local_size(&self) -> u32 {
         1
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> Result<(), BootstrapError> {
         self.values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
-    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
         // The peers have the same card as the device: they speak the same netmod.
         let key = if key.starts_with("netmod-card-") { "netmod-card-0" } else { key };
         Ok(self.values.get(key).cloned())
     }
-    fn barrier_begin(&mut self) -> Result<(), String> {
+    fn barrier_begin(&mut self) -> Result<(), BootstrapError> {
         Ok(())
     }
-    fn barrier_poll(&mut self) -> Result<bool, String> {
+    fn barrier_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(self.script.lock().barriers_end)
     }
-    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, String> {
+    fn ask_value(&mut self, key: &str) -> Result<Asked<Option<Vec<u8>>>, BootstrapError> {
         if let Some(asked) = &mut self.script.lock().asked {
             asked.push_back(key.to_owned());
             return Ok(Asked::Later);
@@ -72,13 +72,13 @@ impl Bootstrap for Solo {
             Answer::Value(key, value)
         }))
     }
-    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, String> {
+    fn ask_failed(&mut self) -> Result<Asked<Vec<u32>>, BootstrapError> {
         Ok(Asked::Now(self.script.lock().told.clone()))
     }
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn finalize_poll(&mut self) -> Result<bool, String> {
+    fn finalize_poll(&mut self) -> Result<bool, BootstrapError> {
         Ok(true)
     }
     fn abort(&mut self, code: i32, message: &str) -> i32 {

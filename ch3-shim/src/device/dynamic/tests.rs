@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::Config;
 
 use super::*;
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, BootstrapError};
 use crate::{Builder, Device};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -29,23 +29,23 @@ impl Bootstrap for Alone {
     fn local_size(&self) -> u32 {
         4
     }
-    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), String> {
+    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), BootstrapError> {
         self.1.insert(key.into(), value.to_vec());
         Ok(())
     }
-    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, String> {
+    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, BootstrapError> {
         Ok(self.1.get(key).cloned())
     }
-    fn barrier_begin(&mut self) -> std::result::Result<(), String> {
+    fn barrier_begin(&mut self) -> std::result::Result<(), BootstrapError> {
         Ok(())
     }
-    fn barrier_poll(&mut self) -> std::result::Result<bool, String> {
+    fn barrier_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
         Ok(true)
     }
     fn fd(&self) -> Option<RawFd> {
         None
     }
-    fn finalize_poll(&mut self) -> std::result::Result<bool, String> {
+    fn finalize_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
         Ok(true)
     }
     fn abort(&mut self, code: i32, message: &str) -> i32 {

@@ -155,7 +155,7 @@ impl Sealed for Multiple {
             opened.push(b.open()?);
         }
         for o in &mut opened {
-            o.boot().barrier_begin().map_err(Error::Launcher)?;
+            o.boot().barrier_begin()?;
         }
         let mut engines = Vec::new();
         let (mut rank, mut size) = (0, 0);
