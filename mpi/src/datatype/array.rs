@@ -202,8 +202,7 @@ impl TypeDesc {
             cells /= psizes[i];
             let coord = left / cells;
             left %= cells;
-            let pick = distributed(gsizes[i], distribs[i], dargs[i], psizes[i], coord);
-            picks.push(pick.map_err(|why| bad(format!("dimension {i}: {why}")))?);
+            picks.push(distributed(i, gsizes[i], distribs[i], dargs[i], psizes[i], coord)?);
         }
         let mut items = vec![Item::Int(size), Item::Int(rank), Item::Int(gsizes.len() as i32)];
         items.extend(gsizes.iter().map(|v| Item::Count(*v)));
@@ -227,29 +226,33 @@ pub struct Darray<'a> {
     pub order: i32,
 }
 
-/// Returns the indices of one dimension that belong to the process at `coord` of `procs`.
+/// Returns the indices of a dimension that belong to the process at `coord` of `procs`.
 fn distributed(
+    dimension: usize,
     size: i64,
     distribution: i32,
     darg: i32,
     procs: i32,
     coord: i32,
-) -> core::result::Result<Pick, String> {
+) -> Result<Pick> {
+    let bad = |text: String| bad(format!("dimension {dimension}: {text}"));
     if size < 1 {
-        return Err(format!("global size {size} is less than 1"));
+        return Err(bad(format!("global size {size} is less than 1")));
     }
     let default = darg == DISTRIBUTE_DFLT_DARG;
     if !default && darg < 1 && distribution != DISTRIBUTE_NONE {
-        return Err(format!("distribution argument {darg} is less than 1"));
+        return Err(bad(format!("distribution argument {darg} is less than 1")));
     }
     let (procs, coord) = (i64::from(procs), i64::from(coord));
     match distribution {
         DISTRIBUTE_NONE if procs == 1 => Ok(Pick::range(0, size)),
-        DISTRIBUTE_NONE => Err(format!("it is not distributed, but its process grid size is {procs}, not 1")),
+        DISTRIBUTE_NONE => {
+            Err(bad(format!("it is not distributed, but its process grid size is {procs}, not 1")))
+        }
         DISTRIBUTE_BLOCK => {
             let len = if default { (size + procs - 1) / procs } else { i64::from(darg) };
             if len * procs < size {
-                return Err(format!("{procs} blocks of {len} do not cover {size} elements"));
+                return Err(bad(format!("{procs} blocks of {len} do not cover {size} elements")));
             }
             let first = (len * coord).min(size);
             Ok(Pick::range(first, len.min(size - first)))
@@ -262,10 +265,10 @@ fn distributed(
             let rest = if span % stride < len { span % stride } else { 0 };
             Ok(Pick { first, blocks, len, stride, rest })
         }
-        _ => Err(format!(
+        _ => Err(bad(format!(
             "distribution {distribution} is none of MPI_DISTRIBUTE_BLOCK, CYCLIC and NONE \
              ({DISTRIBUTE_BLOCK}, {DISTRIBUTE_CYCLIC}, {DISTRIBUTE_NONE})"
-        )),
+        ))),
     }
 }
 
