@@ -7,6 +7,7 @@
 mod circles;
 mod comments;
 mod equal;
+mod errors;
 mod fields;
 mod found;
 mod lengths;
@@ -76,6 +77,12 @@ pub(crate) fn check(asked: &Asked) -> Result<(), String> {
             head: "Structs of the product with more than 16 fields: how many they have.",
             strict: true,
             found: fields::check(&packages, &tree, &rust),
+        },
+        Check {
+            name: "errors",
+            head: "Types Result<_, String> of the product: how many there are.",
+            strict: true,
+            found: errors::check(&packages, &tree, &rust),
         },
         Check {
             name: "equal",
