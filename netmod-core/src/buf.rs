@@ -17,6 +17,11 @@
 //! when its owner drops the handle; `ch3-shim` does so by owning the buffer, or by not leaving the
 //! scope that lent it.
 //!
+//! An [`RmaBuf`] is lent under the same points, but to a registration: until
+//! [`crate::Rma::deregister`] has ended it, or its netmod has been dropped. Points 1 and 2 hold for
+//! memory that is read by the peer or put from, points 1 and 3 for memory that is written by the
+//! peer or got into.
+//!
 //! [`crate::Core::finish`], [`crate::Core::remove_req`] and their like touch no lent memory, and
 //! are safe functions. Whoever lends memory also promises that only code that is bound by the
 //! safety sections of [`crate::Netmod`] and [`crate::Upper`] calls them for the request. Programs
@@ -198,6 +203,102 @@ impl RecvBuf {
 impl fmt::Debug for RecvBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RecvBuf({} bytes)", self.len)
+    }
+}
+
+/// Contiguous memory to be registered for one-sided transfers, lent under this module's contract.
+///
+/// Safe code cannot make one of arbitrary memory, so it cannot let a peer access such memory:
+///
+/// ```compile_fail,E0133
+/// let mut word = 0u64;
+/// let lent = netmod_core::RmaBuf::new((&raw mut word).cast(), 8);
+/// ```
+///
+/// [`crate::Rma::register`] takes nothing else:
+///
+/// ```compile_fail,E0308
+/// # use netmod_core::rma::{Access, RegionId, RemoteKey};
+/// # use netmod_core::{Core, IoVec, Rma, VcError, VcId};
+/// type Exposed = Result<(RegionId, RemoteKey), VcError>;
+/// fn expose(rma: &mut dyn Rma, core: &mut Core, vc: VcId) -> Exposed {
+///     let mut word = 0u64;
+///     let anywhere = IoVec { base: (&raw mut word).cast(), len: 8 };
+///     rma.register(core, vc, anywhere, Access::RemoteWrite)
+/// }
+/// ```
+///
+/// Memory that nobody else can reach may be registered by safe code:
+///
+/// ```
+/// # use netmod_core::rma::{Access, RegionId, RemoteKey};
+/// # use netmod_core::{Core, Rma, RmaBuf, VcError, VcId};
+/// type Exposed = Result<(RegionId, RemoteKey), VcError>;
+/// fn expose(rma: &mut dyn Rma, core: &mut Core, vc: VcId) -> Exposed {
+///     let own = RmaBuf::from_static(Box::leak(Box::new([0; 8])));
+///     rma.register(core, vc, own, Access::RemoteWrite)
+/// }
+/// ```
+pub struct RmaBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: see `IoVec`.
+unsafe impl Send for RmaBuf {}
+
+impl RmaBuf {
+    /// A piece of length zero.
+    pub const EMPTY: RmaBuf = RmaBuf { ptr: NonNull::dangling(), len: 0 };
+
+    /// Lends `len` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// This module's contract must hold until the registration that gets the memory has ended.
+    #[inline]
+    pub const unsafe fn new(base: *mut u8, len: usize) -> RmaBuf {
+        match NonNull::new(base) {
+            Some(ptr) => RmaBuf { ptr, len },
+            None => RmaBuf::EMPTY,
+        }
+    }
+
+    /// Lends a slice that outlives every registration, and that nobody else can use.
+    pub const fn from_static(mem: &'static mut [u8]) -> RmaBuf {
+        // SAFETY: a static slice is valid for ever, and its only reference is given up here.
+        unsafe { RmaBuf::new(mem.as_mut_ptr(), mem.len()) }
+    }
+
+    /// Returns the address of the first byte.
+    #[inline]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Returns the length in bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there are no bytes.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns `len` bytes at offset `at`; `None` if they are not all within the memory.
+    #[inline]
+    pub fn part(&self, at: usize, len: usize) -> Option<IoVec> {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
+        is_inside.then(|| IoVec { base: self.ptr.as_ptr().wrapping_add(at), len })
+    }
+}
+
+impl fmt::Debug for RmaBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RmaBuf({} bytes)", self.len)
     }
 }
 
@@ -401,6 +502,19 @@ mod tests {
         assert_eq!(s.bytes(), [4]);
         s.advance(7);
         assert!(s.is_empty());
+    }
+
+    #[test]
+    fn a_part_of_registered_memory_is_within_it() {
+        let mem = RmaBuf::from_static(Box::leak(Box::new([0; 10])));
+        for (at, len) in [(0, 10), (9, 1), (10, 0), (4, 3)] {
+            let part = mem.part(at, len).expect("a part");
+            assert_eq!((part.base, part.len), (mem.as_ptr().wrapping_add(at), len));
+        }
+        for (at, len) in [(0, 11), (10, 1), (11, 0), (1, usize::MAX), (usize::MAX, 1)] {
+            assert!(mem.part(at, len).is_none(), "{at} {len}");
+        }
+        assert!(RmaBuf::EMPTY.is_empty());
     }
 
     #[test]

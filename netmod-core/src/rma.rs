@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 pub use regions::{Region, RegionError, RegionKind, Regions, Remote};
 
-use crate::buf::IoVec;
+use crate::buf::RmaBuf;
 use crate::error::VcError;
 use crate::slab::VcId;
 use crate::state::Core;
@@ -232,7 +232,7 @@ pub trait Rma {
         &mut self,
         core: &mut Core,
         vc: VcId,
-        mem: IoVec,
+        mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError>;
 

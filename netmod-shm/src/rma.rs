@@ -17,7 +17,7 @@ mod both;
 use std::borrow::Cow;
 
 use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, IoVec, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::netmod::ShmNetmod;
 use crate::reach::{permitted, read, write};
@@ -219,13 +219,13 @@ impl Rma for ShmNetmod {
         &mut self,
         _core: &mut Core,
         vc: VcId,
-        mem: IoVec,
+        mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
         let peer_slot = self.transfer_peer(vc)?;
         let Ok(segment) = &self.segment else { return Err(ShmNetmod::no_segment()) };
         let transfers = &mut self.transfers;
-        transfers.regions.admit(mem.len, access).map_err(|e| e.of(None))?;
+        transfers.regions.admit(mem.len(), access).map_err(|e| e.of(None))?;
         let free = transfers.places.trailing_ones() as usize;
         let is_local = access == Access::Local;
         if !is_local && free == REGIONS {
@@ -243,8 +243,8 @@ impl Rma for ShmNetmod {
             }
         }
         let entry = Entry { index: free, number, peer: peer_slot };
+        let remote = Remote { base: mem.as_ptr() as u64, len: mem.len() as u64, access };
         let id = transfers.regions.insert(mem, access, (!is_local).then_some(entry));
-        let remote = Remote { base: mem.base as u64, len: mem.len as u64, access };
         let key = Key { place: free as u32, slot: segment.me() as u32, number, remote };
         Ok((id, key.emit()))
     }

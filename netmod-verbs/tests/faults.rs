@@ -102,7 +102,7 @@ fn get(w: &mut World, seen: &mut Seen) {
             let register = |w: &mut World| {
                 let r = &mut w.ranks[rank];
                 let vc = r.vcs[1 - rank].expect("its VC");
-                r.engine.netmod.register(&mut r.engine.core, vc, areas[rank].iov(), access)
+                r.engine.netmod.register(&mut r.engine.core, vc, areas[rank].rma_buf(), access)
             };
             register(w).unwrap_or_else(|error| {
                 seen.unregistered += 1;

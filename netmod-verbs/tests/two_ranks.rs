@@ -52,10 +52,10 @@ fn memory_is_read_and_written() {
         let r = &mut w.ranks[1];
         let vc = r.vcs[0].expect("its VC");
         let (region, key) =
-            r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), access).expect("memory");
+            r.engine.netmod.register(&mut r.engine.core, vc, there.rma_buf(), access).expect("memory");
         let r = &mut w.ranks[0];
         let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
-        let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        let (local, _) = e.netmod.register(&mut e.core, vc, here.rma_buf(), Access::Local).expect("memory");
         let rma = RmaOp { vc, local, at: 5, key: &key, remote_at: 7, len: len - 9, op };
         if access == Access::RemoteRead {
             e.netmod.get(&mut e.core, &rma).expect("a get");
@@ -131,11 +131,12 @@ fn memory_is_given_back_at_once_when_a_peer_is_known_to_be_dead() {
         let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));
         let r = &mut w.ranks[1];
         let vc = r.vcs[0].expect("its VC");
-        let (_, key) = r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), access).expect("memory");
+        let (_, key) =
+            r.engine.netmod.register(&mut r.engine.core, vc, there.rma_buf(), access).expect("memory");
         w.kill(1);
         let r = &mut w.ranks[0];
         let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
-        let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+        let (local, _) = e.netmod.register(&mut e.core, vc, here.rma_buf(), Access::Local).expect("memory");
         let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len, op: 77 };
         if access == Access::RemoteRead {
             e.netmod.get(&mut e.core, &rma).expect("a get");
@@ -163,11 +164,14 @@ fn dropping_an_engine_in_a_transfer_does_not_free_memory_in_use() {
     let (there, here) = (w.area(pattern(1, len)), w.area(pattern(2, len)));
     let r = &mut w.ranks[1];
     let vc = r.vcs[0].expect("its VC");
-    let (_, key) =
-        r.engine.netmod.register(&mut r.engine.core, vc, there.iov(), Access::RemoteRead).expect("memory");
+    let (_, key) = r
+        .engine
+        .netmod
+        .register(&mut r.engine.core, vc, there.rma_buf(), Access::RemoteRead)
+        .expect("memory");
     let r = &mut w.ranks[0];
     let (vc, e) = (r.vcs[1].expect("its VC"), &mut r.engine);
-    let (local, _) = e.netmod.register(&mut e.core, vc, here.iov(), Access::Local).expect("memory");
+    let (local, _) = e.netmod.register(&mut e.core, vc, here.rma_buf(), Access::Local).expect("memory");
     let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len, op: 77 };
     e.netmod.get(&mut e.core, &rma).expect("a get");
     for _ in 0..2 {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 /// Registered regions and their purposes; shared with the test.
 #[derive(Clone, Debug, Default)]
@@ -65,12 +65,12 @@ impl Rma for Remote {
         &mut self,
         _: &mut Core,
         _: VcId,
-        mem: IoVec,
+        mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
         let most = if access == Access::Local { 1 << 18 } else { 40 };
         let full = match access {
-            Access::Local => mem.len > most,
+            Access::Local => mem.len() > most,
             _ => self.regions.change(|all| all.len() >= most),
         };
         if full {

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::{Access, RegionId, RmaLimits, RmaOp};
-use crate::buf::IoVec;
+use crate::buf::{IoVec, RmaBuf};
 use crate::error::{VcError, VcErrorKind};
 use crate::peer::PeerName;
 use crate::slab::{Handle, Slab};
@@ -14,10 +14,10 @@ use crate::slab::{Handle, Slab};
 pub enum RegionKind {}
 
 /// Registered memory; `X` is what the netmod keeps with it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Region<X> {
     /// The memory.
-    pub mem: IoVec,
+    pub mem: RmaBuf,
     /// The purpose of the registration.
     pub access: Access,
     /// The netmod's own part.
@@ -165,8 +165,8 @@ impl<X> Regions<X> {
     }
 
     /// Adds a registration, and returns its handle.
-    pub fn insert(&mut self, mem: IoVec, access: Access, own: X) -> RegionId {
-        self.used[usize::from(access == Access::Local)] += mem.len;
+    pub fn insert(&mut self, mem: RmaBuf, access: Access, own: X) -> RegionId {
+        self.used[usize::from(access == Access::Local)] += mem.len();
         RegionId(self.all.insert(Region { mem, access, own }).to_wire())
     }
 
@@ -191,7 +191,7 @@ impl<X> Regions<X> {
         let Some(region) = self.all.remove(Handle::from_wire(id.0)) else {
             return Err(VcError::new(VcErrorKind::Aborted, None, "the region is not registered"));
         };
-        self.used[usize::from(region.access == Access::Local)] -= region.mem.len;
+        self.used[usize::from(region.access == Access::Local)] -= region.mem.len();
         Ok(region)
     }
 
@@ -231,10 +231,8 @@ impl<X> Regions<X> {
         let address = remote.at(access, op.remote_at, op.len)?;
         let is_ours = |r: &&Region<X>| r.access == Access::Local && is_usable(&r.own);
         let region = self.get(op.local).filter(is_ours).ok_or(RegionError::NotRegistered)?;
-        if op.at.checked_add(op.len).is_none_or(|end| end > region.mem.len) {
-            return Err(RegionError::OutsideLocal);
-        }
-        Ok((IoVec { base: region.mem.base.wrapping_add(op.at), len: op.len }, address))
+        let local = region.mem.part(op.at, op.len).ok_or(RegionError::OutsideLocal)?;
+        Ok((local, address))
     }
 }
 
@@ -246,8 +244,8 @@ mod tests {
 
     const KEY: RemoteKey = RemoteKey::pack([], []);
 
-    fn memory(len: usize) -> IoVec {
-        IoVec { base: std::ptr::NonNull::<u8>::dangling().as_ptr(), len }
+    fn memory(len: usize) -> RmaBuf {
+        RmaBuf::from_static(vec![0; len].leak())
     }
 
     fn op(local: RegionId, at: usize, remote_at: usize, len: usize) -> RmaOp<'static> {
@@ -277,11 +275,12 @@ mod tests {
     fn an_operation_stays_within_both_regions() {
         let mut regions = Regions::new(0, "");
         let mem = memory(100);
+        let base = mem.as_ptr();
         let id = regions.insert(mem, Access::Local, 7);
         let remote = Remote { base: 1000, len: 50, access: Access::RemoteWrite };
         let check = |op: RmaOp<'_>| regions.check(&op, Access::RemoteWrite, &remote, |own| *own == 7);
         let (ours, address) = check(op(id, 60, 10, 40)).expect("inside both");
-        assert_eq!((ours.base, ours.len, address), (mem.base.wrapping_add(60), 40, 1010));
+        assert_eq!((ours.base, ours.len, address), (base.wrapping_add(60), 40, 1010));
         for (at, len) in [(100, 1), (61, 40), (usize::MAX, 1), (1, usize::MAX)] {
             let refused = check(op(id, at, 0, len)).map(|(_, address)| address);
             let outside = if len > 50 { RegionError::OutsideRemote } else { RegionError::OutsideLocal };

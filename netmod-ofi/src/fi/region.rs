@@ -9,7 +9,7 @@ use crate::error::Refused;
 use libfabric_sys::call::{fi_bind, fi_close, fi_enable, fi_mr_reg};
 use libfabric_sys::consts::{FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_WRITE};
 use libfabric_sys::fid::fid_mr;
-use netmod_core::IoVec;
+use netmod_core::RmaBuf;
 
 use super::check;
 use super::endpoint::Endpoint;
@@ -135,11 +135,11 @@ pub(crate) const LOCAL: u64 = FI_READ | FI_WRITE;
 /// The provider's error.
 pub(crate) fn register(
     endpoint: &Endpoint,
-    mem: IoVec,
+    mem: &RmaBuf,
     rights: u64,
     key: u64,
 ) -> Result<Registration, Refused> {
-    // SAFETY: a caller who registers memory with the netmod promises that it stays until it is
-    // deregistered, which closes this.
-    unsafe { Registration::new(endpoint, mem.base, mem.len, rights, key) }
+    // SAFETY: by the contract of `RmaBuf::new`, the memory stays lent until the netmod's
+    // registration ends, which closes this one first.
+    unsafe { Registration::new(endpoint, mem.as_ptr(), mem.len(), rights, key) }
 }

@@ -7,7 +7,7 @@ use libfabric_sys::consts::{
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV,
     FI_NAMED_RX_CTX, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
-use netmod_core::IoVec;
+use netmod_core::{IoVec, RmaBuf};
 use netmod_fake_fabric::{Control, Settings, World};
 
 use parking_lot::Mutex;
@@ -21,6 +21,14 @@ use crate::fi::port::{Options, Port, Share};
 use crate::fi::region::{self, Registration};
 
 const OPTIONS: Options = Options { frame: 1024, rx_memory: Some(64 << 10), descriptor: true };
+
+/// Lends memory to a registration.
+#[allow(unsafe_code)]
+fn rma_buf(mem: &mut [u8]) -> RmaBuf {
+    // SAFETY: the tests keep the memory until they have closed the registration, and access it only
+    // when no transfer is under way.
+    unsafe { RmaBuf::new(mem.as_mut_ptr(), mem.len()) }
+}
 
 fn many(contexts: usize) -> Settings {
     Settings::default().max_ep_tx_ctx(contexts).max_ep_rx_ctx(contexts)
@@ -285,16 +293,16 @@ fn transfers_through_contexts() {
         let mut there = [[1u8; 64], [2; 64]];
         let mut here = [[10u8; 64], [20; 64]];
         let rights = FI_REMOTE_READ | FI_REMOTE_WRITE;
-        let vec = |m: &mut [u8; 64]| IoVec { base: m.as_mut_ptr(), len: 64 };
         let mut remote: Vec<Registration> = (owners.iter().zip(&mut there))
             .map(|(o, m)| {
-                region::register(o.endpoint(), vec(m), rights, take_key(o, 9)).expect("a registration")
+                region::register(o.endpoint(), &rma_buf(m), rights, take_key(o, 9)).expect("a registration")
             })
             .collect();
         assert_ne!(remote[0].key, remote[1].key, "{mode:#x}");
         let mut local: Vec<Registration> = (peers.iter().zip(&mut here))
             .map(|(o, m)| {
-                region::register(o.endpoint(), vec(m), region::LOCAL, take_key(o, 9)).expect("a registration")
+                region::register(o.endpoint(), &rma_buf(m), region::LOCAL, take_key(o, 9))
+                    .expect("a registration")
             })
             .collect();
         for (i, peer) in peers.iter_mut().enumerate() {
@@ -341,22 +349,22 @@ fn keys_come_back() {
     let fixture = Fixture::new(many(2).mr_key_size(1).mr_count(3));
     let [a, b] = [0; 2].map(|_| fixture.port(2, 0).expect("a context"));
     let mut memory = [0u8; 16];
-    let mem = IoVec { base: memory.as_mut_ptr(), len: 16 };
+    let mem = rma_buf(&mut memory);
     let mut kept: Vec<Registration> = (0..3)
         .map(|i| {
             let key = take_key(&a, 1);
             assert_eq!(key, i + 1);
-            region::register(a.endpoint(), mem, FI_REMOTE_READ, key).expect("a registration")
+            region::register(a.endpoint(), &mem, FI_REMOTE_READ, key).expect("a registration")
         })
         .collect();
     for _ in 0..3 {
         assert_eq!(take_key(&b, 1), 4);
-        assert!(region::register(b.endpoint(), mem, FI_REMOTE_READ, 4).is_err());
+        assert!(region::register(b.endpoint(), &mem, FI_REMOTE_READ, 4).is_err());
     }
     kept[1].close(a.endpoint()).expect("closed");
     kept[1].close(a.endpoint()).expect("nothing to do");
     assert_eq!((take_key(&b, 1), take_key(&a, 1)), (2, 4));
-    let mut again = region::register(b.endpoint(), mem, FI_REMOTE_READ, 2).expect("a registration");
+    let mut again = region::register(b.endpoint(), &mem, FI_REMOTE_READ, 2).expect("a registration");
     again.close(b.endpoint()).expect("closed");
     kept.iter_mut().for_each(|r| r.close(a.endpoint()).expect("closed"));
     drop((a, b));
@@ -401,7 +409,7 @@ fn threads_share_an_endpoint() {
                 let all = addresses.lock().clone();
                 let me = frame(&engine.to_string());
                 let mut memory = [0u8; 64];
-                let mem = IoVec { base: memory.as_mut_ptr(), len: 64 };
+                let mem = rma_buf(&mut memory);
                 let mut found = 0;
                 for _ in 0..ROUNDS {
                     for to in &all {
@@ -417,7 +425,7 @@ fn threads_share_an_endpoint() {
                     }
                     let key = take_key(&port, 3);
                     let mut r =
-                        region::register(port.endpoint(), mem, FI_REMOTE_READ, key).expect("a registration");
+                        region::register(port.endpoint(), &mem, FI_REMOTE_READ, key).expect("a registration");
                     found += frames(&mut port).len();
                     r.close(port.endpoint()).expect("closed");
                 }

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use netmod_core::IoVec;
-
 use crate::joint::{Job, Joint};
 use crate::netmod::ShmNetmod;
 use crate::reach::write;
@@ -13,16 +11,16 @@ use crate::transfers::{Entry, Region};
 /// Writes a part of a region for its reader. Returns true if there was one.
 fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Region, Entry)) -> bool {
     let reader = entry.peer;
-    let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.mem.len as u64);
+    let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.mem.len() as u64);
     let to = job.to.checked_add(job.len).map(|_| job.to);
     let (Some(parts), Some(to)) = (job.parts().filter(|_| inside && job.region == entry.number), to) else {
         return false;
     };
     let Some(part) = joint.claim_back(parts) else { return false };
     let (at, len) = job.nth(part);
-    let local = IoVec { base: region.mem.base.wrapping_add((job.from + at) as usize), len: len as usize };
-    let written = write(segment, reader, to + at, local);
-    if !matches!(written, Ok(n) if n == local.len) {
+    let local = region.mem.part((job.from + at) as usize, len as usize);
+    let written = local.map(|local| write(segment, reader, to + at, local));
+    if !matches!(written, Some(Ok(n)) if n as u64 == len) {
         tracing::debug!(?written, slot = reader, "a part could not be written for its reader");
         joint.fail();
     }

@@ -9,9 +9,17 @@ use crate::netmod::NoSegment;
 use crate::tests::Pair;
 use crate::transfers::SETTINGS;
 
+/// Lends memory to a registration.
+#[allow(unsafe_code)]
+fn lent(mem: &mut [u8]) -> RmaBuf {
+    // SAFETY: the tests keep the memory beyond their last poll, and both netmods move data in polls
+    // only, on this thread.
+    unsafe { RmaBuf::new(mem.as_mut_ptr(), mem.len()) }
+}
+
 impl Pair {
     pub(super) fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
-        let mem = IoVec { base: mem.as_mut_ptr(), len: mem.len() };
+        let mem = lent(mem);
         self.nets[i].register(&mut self.cores[i], self.vcs[i], mem, access).expect("a region")
     }
 
@@ -116,8 +124,7 @@ fn there_are_only_so_many_regions() {
     let mut p = Pair::new("many");
     let mut mem = vec![0u8; 8];
     let all: Vec<RegionId> = (0..REGIONS).map(|_| p.register(0, &mut mem, Access::RemoteRead).0).collect();
-    let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
-    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::RemoteRead);
+    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], lent(&mut mem), Access::RemoteRead);
     assert_eq!(e.expect_err("no room").kind(), VcErrorKind::Resource);
     // Memory for local use takes no entry of the table.
     p.register(0, &mut mem, Access::Local);
@@ -130,10 +137,9 @@ fn there_are_only_so_many_regions() {
 fn only_so_many_bytes_are_registered() {
     let mut p = Pair::new("bytes");
     p.nets[0].transfers.regions = Regions::new(100, SETTINGS);
-    let mut mem = vec![0u8; 51];
+    let mut mem = [0u8; 51];
     let mut try_register = |p: &mut Pair, len: usize, access| {
-        let mem = IoVec { base: mem.as_mut_ptr(), len };
-        p.nets[0].register(&mut p.cores[0], p.vcs[0], mem, access).map(|(id, _)| id)
+        p.nets[0].register(&mut p.cores[0], p.vcs[0], lent(&mut mem[..len]), access).map(|(id, _)| id)
     };
     assert_eq!(p.nets[0].limits(&p.cores[0], p.vcs[0]).max_registered, 100);
     for access in [Access::RemoteRead, Access::Local] {
@@ -220,7 +226,7 @@ fn who_the_peer_is_is_known_with_each_part() {
 #[test]
 fn where_the_token_is_not_found_nothing_is_touched() {
     let mut p = Pair::new("probe");
-    let mut mem = vec![0u8; 8];
+    let mut mem = [0u8; 8];
     // Sets where rank 1 says that its token is, and returns what it has said before. Rank 0 has not
     // looked yet.
     let say = |p: &mut Pair, at: u64| {
@@ -230,15 +236,16 @@ fn where_the_token_is_not_found_nothing_is_touched() {
         segment.slot(segment.me()).probe_at.swap(at, std::sync::atomic::Ordering::Relaxed)
     };
     let good = say(&mut p, mem.as_ptr() as u64);
-    let more = IoVec { base: mem.as_mut_ptr(), len: 8 };
-    let e = p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).expect_err("not permitted");
+    let mut register =
+        |p: &mut Pair| p.nets[0].register(&mut p.cores[0], p.vcs[0], lent(&mut mem[..8]), Access::Local);
+    let e = register(&mut p).expect_err("not permitted");
     assert_eq!(e.kind(), VcErrorKind::Unsupported);
     let text = p.nets[0].describe(&p.cores[0], p.vcs[0]);
     assert!(text.contains("no cross-memory attach (process"), "{text}");
     // Nor where nothing is mapped.
     say(&mut p, 16);
-    assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_err());
+    assert!(register(&mut p).is_err());
     say(&mut p, good);
-    assert!(p.nets[0].register(&mut p.cores[0], p.vcs[0], more, Access::Local).is_ok());
+    assert!(register(&mut p).is_ok());
     assert!(p.nets[0].describe(&p.cores[0], p.vcs[0]).contains("cross-memory attach permitted"));
 }

@@ -1,7 +1,7 @@
 //! Memory that is registered: what peers may put to, and what is put from.
 
 use netmod_core::rma::{self, Access, Region, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
-use netmod_core::{IoVec, RmaOp, VcError, VcId};
+use netmod_core::{IoVec, RmaBuf, RmaOp, VcError, VcId};
 
 /// The memory that the data of a chunk belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +26,10 @@ impl Default for Regions {
 
 impl Regions {
     /// Registers memory, to be used with the peer of a VC.
-    pub(crate) fn add(&mut self, vc: VcId, mem: IoVec, access: Access) -> (RegionId, RemoteKey) {
+    pub(crate) fn add(&mut self, vc: VcId, mem: RmaBuf, access: Access) -> (RegionId, RemoteKey) {
+        let len = mem.len() as u64;
         let id = self.0.insert(mem, access, vc);
-        (id, RemoteKey::pack([id.0, mem.len as u64], []))
+        (id, RemoteKey::pack([id.0, len], []))
     }
 
     /// Ends a registration.
@@ -61,11 +62,10 @@ impl Regions {
     pub(crate) fn target(&self, vc: VcId, number: u64, at: u64, len: usize) -> Target {
         // A region of another peer's is none for this one.
         let Some(r) = self.0.get(RegionId(number)).filter(|r| r.own == vc) else { return Target::Gone };
-        let end = at.checked_add(len as u64);
-        if r.access != Access::RemoteWrite || end.is_none_or(|end| end > r.mem.len as u64) {
+        if r.access != Access::RemoteWrite {
             return Target::Outside;
         }
-        Target::At(IoVec { base: r.mem.base.wrapping_add(at as usize), len })
+        r.mem.part(at as usize, len).map_or(Target::Outside, Target::At)
     }
 
     /// Returns true if nothing is registered.
@@ -87,10 +87,14 @@ mod tests {
         VcId::from_wire(n | 1 << 32)
     }
 
+    fn memory() -> RmaBuf {
+        RmaBuf::from_static(Box::leak(Box::new([0; 100])))
+    }
+
     #[test]
     fn nothing_is_reached_outside_a_region() {
-        let mut memory = [0u8; 100];
-        let mem = IoVec { base: memory.as_mut_ptr(), len: 100 };
+        let mem = memory();
+        let base = mem.as_ptr();
         let mut regions = Regions::default();
         let (id, key) = regions.add(vc(1), mem, Access::RemoteWrite);
         let (number, len) = read_key(&key).expect("a key");
@@ -98,7 +102,7 @@ mod tests {
         let target = |at, len| regions.target(vc(1), number, at, len);
         for (at, len) in [(0, 100), (0, 1), (99, 1), (40, 60)] {
             let Target::At(iov) = target(at, len) else { panic!("{at} {len}") };
-            assert_eq!((iov.base, iov.len), (mem.base.wrapping_add(at as usize), len));
+            assert_eq!((iov.base, iov.len), (base.wrapping_add(at as usize), len));
         }
         for (at, len) in [(0, 101), (100, 1), (99, 2), (u64::MAX, 1), (u64::MAX - 10, 20), (1 << 40, 1)] {
             assert!(matches!(target(at, len), Target::Outside), "{at} {len}");
@@ -112,10 +116,9 @@ mod tests {
 
     #[test]
     fn only_what_is_for_puts_is_put_to() {
-        let mem = IoVec { base: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 100 };
         let mut regions = Regions::default();
         for access in [Access::Local, Access::RemoteRead] {
-            let (id, _) = regions.add(vc(1), mem, access);
+            let (id, _) = regions.add(vc(1), memory(), access);
             assert!(matches!(regions.target(vc(1), id.0, 0, 1), Target::Outside), "{access:?}");
             let key = RemoteKey::pack([1, 100], []);
             let put = |vc| {

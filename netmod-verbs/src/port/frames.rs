@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
 use netmod_core::rma::Access;
-use netmod_core::{IoVec, RxBuf, RxBytes, Time, VcId};
+use netmod_core::{RmaBuf, RxBuf, RxBytes, Time, VcId};
 use netmod_framed::device::{self, Done, Lent, NewEndpoint, Oddities, Remote, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
 
@@ -293,17 +293,17 @@ impl<H: Hca> device::Port for Port<H> {
         self.site.attr.max_msg_size as usize
     }
 
-    fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Self::Registration>, Refused> {
+    fn register(&mut self, mem: &RmaBuf, access: Access) -> Result<Option<Self::Registration>, Refused> {
         self.alive()?;
         let access = match access {
             Access::RemoteRead => hca::Access { remote_read: true, ..hca::Access::READ },
             Access::RemoteWrite => hca::Access { remote_write: true, ..hca::Access::LOCAL },
             Access::Local => hca::Access::LOCAL,
         };
-        // SAFETY: a caller who registers memory with the netmod promises that it, and its users,
-        // stay until it is deregistered, which ends this registration.
-        let mr =
-            unsafe { self.site.hca.register(mem.base, mem.len, access) }.map_err(|e| super::refused(&e))?;
+        // SAFETY: by the contract of `RmaBuf::new`, the memory stays lent until the netmod's
+        // registration ends, which ends this one first.
+        let mr = unsafe { self.site.hca.register(mem.as_ptr(), mem.len(), access) }
+            .map_err(|e| super::refused(&e))?;
         let (lkey, rkey, base) = (mr.lkey(), mr.rkey(), mr.addr());
         Ok(Some(Registration { mr: Some(mr), base, lkey, rkey }))
     }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use netmod_core::rma::Access;
-use netmod_core::{Card, CardError, CardWriter, IoVec, PeerName, RxBuf, RxBytes, Time, VcId};
+use netmod_core::{Card, CardError, CardWriter, IoVec, PeerName, RmaBuf, RxBuf, RxBytes, Time, VcId};
 
 use crate::conn::LocalTerms;
 use crate::life::Life;
@@ -449,7 +449,7 @@ pub trait Port: Debug + Send {
     /// What the device says.
     fn register(
         &mut self,
-        mem: IoVec,
+        mem: &RmaBuf,
         access: Access,
     ) -> Result<Option<Self::Registration>, Refused<Self::Error>>;
 

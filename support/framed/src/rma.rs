@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{self, Device, Lent, Port, Refused};
@@ -252,21 +252,21 @@ impl<D: Device> Rma for FrameNetmod<D> {
         &mut self,
         _core: &mut Core,
         vc: VcId,
-        mem: IoVec,
+        mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
         let dest = self.transfer_way(vc)?;
         let peer = self.links.get(vc).map(|l| l.peer);
         let full = |text: String| VcError::new(VcErrorKind::Resource, peer, text);
-        self.transfers.regions.admit(mem.len, access).map_err(|e| e.of(peer))?;
-        let registration = self.ports[dest.port].register(mem, access).map_err(|refused| match refused {
+        self.transfers.regions.admit(mem.len(), access).map_err(|e| e.of(peer))?;
+        let registration = self.ports[dest.port].register(&mem, access).map_err(|refused| match refused {
             Refused::Again => full(format!("{} can register no more memory now", D::WORDS.what)),
             Refused::Failed(why) => {
-                full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len))
+                full(format!("{} bytes cannot be registered: {why}; see `ulimit -l`", mem.len()))
             }
         })?;
         let device::Remote { key, base } = registration.as_ref().map(D::Port::remote).unwrap_or_default();
-        let remote = Remote { base, len: mem.len as u64, access };
+        let remote = Remote { base, len: mem.len() as u64, access };
         let key = Key { key, remote, port: dest.port as u8 };
         let own = Registered { port: dest.port, registration, in_use: 0 };
         Ok((self.transfers.regions.insert(mem, access, own), key.emit()))

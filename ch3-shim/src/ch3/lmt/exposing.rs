@@ -1,7 +1,9 @@
 //! Put and Get, the exposed side: windows of a request's memory that are registered for the peer.
 
+#![allow(unsafe_code)]
+
 use netmod_core::rma::Access;
-use netmod_core::{IoVec, Module, ReqId, VcError, VcErrorKind, VcId};
+use netmod_core::{Module, ReqId, RmaBuf, VcError, VcErrorKind, VcId};
 use netmod_lmt::{Access as For, Window};
 
 use super::moving::{deregister, unpack};
@@ -51,10 +53,22 @@ impl Ch3 {
         let no = |text: &str| VcError::new(VcErrorKind::Resource, None, text);
         let Some(rma) = io.netmod.rma(io.core, vc) else { return Err(no("no one-sided transfers")) };
         let Some(r) = io.core.req_mut(req) else { return Err(no("the request is gone")) };
+        // The windows own the buffer of what is registered, and must be there before it is.
+        if self.lmt.transfers.make_windows(req).is_none() {
+            return Err(no("the transfer has ended"));
+        }
         let (at, len) = (window.at as usize, window.len as usize);
         r.seg.seek(0);
         let (mem, mut bounce) = match r.seg.as_contig() {
-            Some((base, _)) => (IoVec { base: base.wrapping_add(at), len }, None),
+            Some((_, total)) if at.checked_add(len).is_none_or(|end| end > total) => {
+                return Err(no("the window exceeds the message"));
+            }
+            // SAFETY: these bytes are within the request's memory, which is lent to it until it is
+            // finished, for what `access` means (a send is read, a receive written). The machine
+            // has all windows deregistered before that: `Deregister` precedes `Finish`, and
+            // `lmt_end`, which precedes the end of a request that is given up, carries it out. The
+            // netmods are dropped before the requests' owners (`Vci::engine`).
+            Some((base, _)) => (unsafe { RmaBuf::new(base.wrapping_add(at), len) }, None),
             None if len > BOUNCE => return Err(no("data that is not in one piece moves in smaller windows")),
             None => {
                 let Some(mut buf) = self.lmt.transfers.bounces.take() else {
@@ -65,7 +79,10 @@ impl Ch3 {
                     r.seg.pack(&mut buf[..len]);
                     r.seg.seek(0);
                 }
-                (IoVec { base: buf.as_mut_ptr(), len }, Some(buf))
+                // SAFETY: the buffer has `BOUNCE` bytes, and `len` is no more. They are on the
+                // heap, so it may be moved. `Exposed` keeps it, untouched, until `unexpose` has
+                // deregistered the window, and `Vci` drops its netmods first.
+                (unsafe { RmaBuf::new(buf.as_mut_ptr(), len) }, Some(buf))
             }
         };
         let access = match access {

@@ -1,7 +1,9 @@
 //! Put and Get, the moving side: puts and gets of the peer's windows, piece by piece.
 
+#![allow(unsafe_code)]
+
 use netmod_core::rma::{Access, RegionId, RmaOp};
-use netmod_core::{IoVec, Module, ReqId, RxBytes, VcError, VcErrorKind, VcId};
+use netmod_core::{Module, ReqId, RmaBuf, RxBytes, VcError, VcErrorKind, VcId};
 use netmod_lmt::{Event, Fault, Window};
 
 use super::transfer::Transfer;
@@ -68,6 +70,9 @@ impl Ch3 {
         r.seg.seek(0);
         let contiguous = r.seg.as_contig();
         let base = match contiguous {
+            Some((_, total)) if at.checked_add(len).is_none_or(|end| end > total) => {
+                return no("the window exceeds the message");
+            }
             Some((base, _)) => base.wrapping_add(at),
             None => {
                 len = len.min(BOUNCE);
@@ -86,7 +91,13 @@ impl Ch3 {
             }
         };
         loop {
-            let region = match rma.register(io.core, vc, IoVec { base, len }, Access::Local) {
+            // SAFETY: these bytes are within the request's memory, compared above, or within the
+            // bounce buffer (`len` is at most `BOUNCE`, and only shrinks). The request is not
+            // finished, nor the buffer given back or touched, before the piece is deregistered: by
+            // `rma_done`, or by `stop_move`, which `lmt_end` calls. The machine finishes no request
+            // of which a window moves. `Vci` drops its netmods before both.
+            let mem = unsafe { RmaBuf::new(base, len) };
+            let region = match rma.register(io.core, vc, mem, Access::Local) {
                 Ok((region, _)) => region,
                 Err(e) if e.kind() != VcErrorKind::Resource => return Began::Failed(e),
                 Err(_) if len > MIN_PIECE => {

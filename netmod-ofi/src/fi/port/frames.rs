@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
 use netmod_core::rma::Access;
-use netmod_core::{IoVec, RxBuf, RxBytes, VcId};
+use netmod_core::{RmaBuf, RxBuf, RxBytes, VcId};
 use netmod_framed::device::{self, Done, Lent, Oddities, Remote};
 
 use crate::error::{FabricError, Refused};
@@ -221,7 +221,7 @@ impl device::Port for Port {
         self.traits().max_msg
     }
 
-    fn register(&mut self, mem: IoVec, access: Access) -> Result<Option<Registration>, Refused> {
+    fn register(&mut self, mem: &RmaBuf, access: Access) -> Result<Option<Registration>, Refused> {
         let rights = match access {
             Access::RemoteRead => FI_REMOTE_READ,
             Access::RemoteWrite => FI_REMOTE_WRITE,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use netmod_core::rma::{Access, RegionError, RegionId, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Ability, Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::sessions::no_such_vc;
 
@@ -59,7 +59,7 @@ impl Rma for TcpNetmod {
         &mut self,
         _core: &mut Core,
         vc: VcId,
-        mem: IoVec,
+        mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
         if access == Access::RemoteRead {

@@ -12,8 +12,8 @@ use netmod_connection::{
 use netmod_core::card::NodeSection;
 use netmod_core::rma::{Access, RegionId, RemoteKey, RmaOp};
 use netmod_core::{
-    Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, IoVec, Module,
-    Netmod as _, PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RxBytes, Time, Upper, Vc, VcId,
+    Card, CardWriter, Core, DataAvail, Diagnose, Engine, Event, GroupId, Header, Io, Module, Netmod as _,
+    PacketFault, PeerName, PollOrder, Pollers, ReqId, Rma as _, RmaBuf, RxBytes, Time, Upper, Vc, VcId,
     VcLife,
 };
 
@@ -144,8 +144,11 @@ impl Two {
         });
     }
 
+    #[allow(unsafe_code)]
     fn register(&mut self, i: usize, mem: &mut [u8], access: Access) -> (RegionId, RemoteKey) {
-        let mem = IoVec { base: mem.as_mut_ptr(), len: mem.len() };
+        // SAFETY: the tests keep the memory beyond their last poll, and both netmods move data in
+        // polls only, on this thread.
+        let mem = unsafe { RmaBuf::new(mem.as_mut_ptr(), mem.len()) };
         let e = &mut self.engines[i];
         e.netmod.register(&mut e.core, self.vcs[i], mem, access).expect("a registration")
     }
@@ -365,8 +368,7 @@ fn what_cannot_be_is_refused() {
     assert!(put(local, 0, &RemoteKey::of([1; 3]), 0, 1).contains("key"));
     let rma = RmaOp { vc, local, at: 0, key: &key, remote_at: 0, len: 1, op: 1 };
     assert!(e.netmod.get(&mut e.core, &rma).is_err());
-    let mem = IoVec { base: mem.as_mut_ptr(), len: 1 };
-    assert!(e.netmod.register(&mut e.core, vc, mem, Access::RemoteRead).is_err());
+    assert!(e.netmod.register(&mut e.core, vc, RmaBuf::EMPTY, Access::RemoteRead).is_err());
     e.netmod.deregister(&mut e.core, local).expect("registered");
     assert!(e.netmod.deregister(&mut e.core, local).is_err());
 }

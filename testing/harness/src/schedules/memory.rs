@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use netmod_core::{Datatype, IoVec, Segment, SendBuf};
+use netmod_core::{Datatype, RmaBuf, Segment, SendBuf};
 
 /// Value of bytes that must not be written.
 const GAP: u8 = 0xA5;
@@ -52,8 +52,10 @@ impl Area {
     }
 
     /// Returns the whole memory, for one-sided transfers.
-    pub fn iov(&self) -> IoVec {
-        IoVec { base: self.0.base, len: self.0.len }
+    pub fn rma_buf(&self) -> RmaBuf {
+        // SAFETY: the lender keeps the block while there are netmods that know it, and accesses it
+        // only between transfers.
+        unsafe { RmaBuf::new(self.0.base, self.0.len) }
     }
 
     /// Returns the whole memory, for a send.

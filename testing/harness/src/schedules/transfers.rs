@@ -76,7 +76,7 @@ fn register<D: Device>(
     let r = ranks[rank].as_mut().expect("a rank that lives");
     let vc = r.vc(peer);
     r.layer.lent.push(area.clone());
-    r.engine.netmod.register(&mut r.engine.core, vc, area.iov(), access)
+    r.engine.netmod.register(&mut r.engine.core, vc, area.rma_buf(), access)
 }
 
 impl Transfers {
