@@ -495,6 +495,7 @@ impl Program {
                     dev.ack_failures();
                 }
                 dev.finalize_begin();
+                world.finalizes(self.rank);
                 self.stage = Stage::Finalizing;
                 Ok(())
             }
@@ -503,7 +504,7 @@ impl Program {
                 let over = match dev.finalize_poll() {
                     // It may learn of a failure at the very end.
                     Err(Error::ProcessesFailed(who))
-                        if who.iter().all(|f| world.tainted(f.peer.rank, self.rank)) =>
+                        if who.iter().all(|f| world.may_be_named(f.peer.rank, self.rank)) =>
                     {
                         Ok(true)
                     }

@@ -58,6 +58,8 @@ pub(crate) struct World {
     /// True if ranks give up requests that may never complete: receives from any source, and
     /// receives from ranks that they never had a connection with.
     pub(crate) giving_up: bool,
+    /// Ranks that have begun to finalize.
+    finalizing: Vec<bool>,
     /// Counter of begun and ended operations.
     pub(crate) activity: u64,
     /// Number of received messages.
@@ -75,6 +77,7 @@ impl World {
             cut: BTreeSet::new(),
             late: BTreeSet::new(),
             giving_up: false,
+            finalizing: vec![false; plan.ranks as usize],
             activity: 0,
             received: 0,
             failures: 0,
@@ -99,6 +102,17 @@ impl World {
     /// Records that one of two ranks did not close their connection in time.
     pub(crate) fn late(&mut self, a: u32, b: u32) {
         self.late.insert((a.min(b), a.max(b)));
+    }
+
+    /// Records that a rank has begun to finalize.
+    pub(crate) fn finalizes(&mut self, rank: u32) {
+        self.finalizing[rank as usize] = true;
+    }
+
+    /// Returns true if a rank's finalize may name this peer: it is out of reach, or it has
+    /// finalized in a job that gives up, where it leaves messages to itself behind.
+    pub(crate) fn may_be_named(&self, peer: u32, by: u32) -> bool {
+        self.tainted(peer, by) || self.giving_up && self.finalizing[peer as usize]
     }
 
     pub(crate) fn is_late(&self, a: u32, b: u32) -> bool {
