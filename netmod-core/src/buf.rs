@@ -290,9 +290,24 @@ impl RmaBuf {
 
     /// Returns `len` bytes at offset `at`; `None` if they are not all within the memory.
     #[inline]
-    pub fn part(&self, at: usize, len: usize) -> Option<IoVec> {
+    pub fn part(&self, at: usize, len: usize) -> Option<RmaBuf> {
         let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
-        is_inside.then(|| IoVec { base: self.ptr.as_ptr().wrapping_add(at), len })
+        // SAFETY: the memory is a part of this one, which is lent for as long.
+        is_inside.then(|| unsafe { RmaBuf::new(self.ptr.as_ptr().wrapping_add(at), len) })
+    }
+
+    /// Returns the first `n` bytes and the rest; all and nothing if there are fewer.
+    #[inline]
+    pub fn split_at(&self, n: usize) -> (RmaBuf, RmaBuf) {
+        let n = n.min(self.len);
+        let part = |at, len| self.part(at, len).unwrap_or(RmaBuf::EMPTY);
+        (part(0, n), part(n, self.len - n))
+    }
+
+    /// Returns address and length, for the system or a device.
+    #[inline]
+    pub const fn as_iovec(&self) -> IoVec {
+        IoVec { base: self.ptr.as_ptr(), len: self.len }
     }
 }
 
@@ -509,11 +524,15 @@ mod tests {
         let mem = RmaBuf::from_static(Box::leak(Box::new([0; 10])));
         for (at, len) in [(0, 10), (9, 1), (10, 0), (4, 3)] {
             let part = mem.part(at, len).expect("a part");
-            assert_eq!((part.base, part.len), (mem.as_ptr().wrapping_add(at), len));
+            assert_eq!((part.as_ptr(), part.len()), (mem.as_ptr().wrapping_add(at), len));
+            let (first, rest) = mem.split_at(at);
+            assert_eq!((first.len(), rest.as_ptr(), rest.len()), (at, part.as_ptr(), 10 - at));
         }
         for (at, len) in [(0, 11), (10, 1), (11, 0), (1, usize::MAX), (usize::MAX, 1)] {
             assert!(mem.part(at, len).is_none(), "{at} {len}");
         }
+        let (all, nothing) = mem.split_at(11);
+        assert_eq!((all.len(), nothing.len()), (10, 0));
         assert!(RmaBuf::EMPTY.is_empty());
     }
 

@@ -101,7 +101,7 @@ impl ShmNetmod {
             slot,
             how,
             region: op.local,
-            local,
+            local: local.as_iovec(),
             key,
             remote,
             done: 0,

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::{Access, RegionId, RmaLimits, RmaOp};
-use crate::buf::{IoVec, RmaBuf};
+use crate::buf::RmaBuf;
 use crate::error::{VcError, VcErrorKind};
 use crate::peer::PeerName;
 use crate::slab::{Handle, Slab};
@@ -227,7 +227,7 @@ impl<X> Regions<X> {
         access: Access,
         remote: &Remote,
         is_usable: impl FnOnce(&X) -> bool,
-    ) -> Result<(IoVec, u64), RegionError> {
+    ) -> Result<(RmaBuf, u64), RegionError> {
         let address = remote.at(access, op.remote_at, op.len)?;
         let is_ours = |r: &&Region<X>| r.access == Access::Local && is_usable(&r.own);
         let region = self.get(op.local).filter(is_ours).ok_or(RegionError::NotRegistered)?;
@@ -280,7 +280,7 @@ mod tests {
         let remote = Remote { base: 1000, len: 50, access: Access::RemoteWrite };
         let check = |op: RmaOp<'_>| regions.check(&op, Access::RemoteWrite, &remote, |own| *own == 7);
         let (ours, address) = check(op(id, 60, 10, 40)).expect("inside both");
-        assert_eq!((ours.base, ours.len, address), (base.wrapping_add(60), 40, 1010));
+        assert_eq!((ours.as_ptr(), ours.len(), address), (base.wrapping_add(60), 40, 1010));
         for (at, len) in [(100, 1), (61, 40), (usize::MAX, 1), (1, usize::MAX)] {
             let refused = check(op(id, at, 0, len)).map(|(_, address)| address);
             let outside = if len > 50 { RegionError::OutsideRemote } else { RegionError::OutsideLocal };

@@ -7,7 +7,7 @@ use libfabric_sys::consts::{
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV,
     FI_NAMED_RX_CTX, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
-use netmod_core::{IoVec, RmaBuf};
+use netmod_core::RmaBuf;
 use netmod_fake_fabric::{Control, Settings, World};
 
 use parking_lot::Mutex;
@@ -308,7 +308,7 @@ fn transfers_through_contexts() {
         for (i, peer) in peers.iter_mut().enumerate() {
             let wanted = mode & FI_MR_LOCAL != 0;
             let lent = |m: &mut [u8; 64], at: usize| Lent {
-                mem: IoVec { base: m[at..].as_mut_ptr(), len: 32 },
+                mem: rma_buf(&mut m[at..at + 32]),
                 registration: wanted.then_some(&local[i]),
             };
             // Each writes the first half of the other's memory, and reads the second half of its

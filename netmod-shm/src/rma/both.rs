@@ -19,7 +19,7 @@ fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Re
     let Some(part) = joint.claim_back(parts) else { return false };
     let (at, len) = job.nth(part);
     let local = region.mem.part((job.from + at) as usize, len as usize);
-    let written = local.map(|local| write(segment, reader, to + at, local));
+    let written = local.map(|local| write(segment, reader, to + at, local.as_iovec()));
     if !matches!(written, Some(Ok(n)) if n as u64 == len) {
         tracing::debug!(?written, slot = reader, "a part could not be written for its reader");
         joint.fail();

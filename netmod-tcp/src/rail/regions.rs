@@ -55,7 +55,7 @@ impl Regions {
         let (region, len) = read_key(op.key).ok_or(RegionError::ForeignKey)?;
         let remote = Remote { base: 0, len, access: Access::RemoteWrite };
         let (mem, at) = self.0.check(op, Access::RemoteWrite, &remote, |vc| *vc == op.vc)?;
-        Ok((region, at, mem))
+        Ok((region, at, mem.as_iovec()))
     }
 
     /// Returns the memory for `len` bytes at `at` of a region that the peer of a VC puts to.
@@ -65,7 +65,7 @@ impl Regions {
         if r.access != Access::RemoteWrite {
             return Target::Outside;
         }
-        r.mem.part(at as usize, len).map_or(Target::Outside, Target::At)
+        r.mem.part(at as usize, len).map_or(Target::Outside, |part| Target::At(part.as_iovec()))
     }
 
     /// Returns true if nothing is registered.

@@ -66,8 +66,8 @@ impl<H: Hca> Port<H> {
     ) -> Result<(), Refused> {
         self.alive()?;
         let lkey = lent.registration.map_or(0, |r| r.lkey);
-        let len = u32::try_from(lent.mem.len).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
-        let sge = Sge { addr: lent.mem.base.expose_provenance() as u64, len, lkey };
+        let len = u32::try_from(lent.mem.len()).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
+        let sge = Sge { addr: lent.mem.as_ptr().expose_provenance() as u64, len, lkey };
         self.post(to, Request { op, payload: Payload::Registered(sge), what: What::Transfer { number } })
     }
 }

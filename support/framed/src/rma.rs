@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
-use netmod_core::{Ability, Core, Event, IoVec, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
+use netmod_core::{Ability, Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{self, Device, Lent, Port, Refused};
@@ -77,12 +77,12 @@ impl<D: Device> FrameNetmod<D> {
     fn go_on(&mut self, number: Handle<TransferKind>) {
         loop {
             let Some(t) = self.transfers.running.get_mut(number) else { return };
-            if t.mem.len == 0 || t.failed.is_some() {
+            if t.mem.is_empty() || t.failed.is_some() {
                 return self.settle_transfer(number);
             }
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
-            let part = t.mem.len.min(PART).min(port.max_transfer());
-            let mem = IoVec { base: t.mem.base, len: part };
+            let part = t.mem.len().min(PART).min(port.max_transfer());
+            let (mem, rest) = t.mem.split_at(part);
             let Some(region) = self.transfers.regions.get_mut(t.region).map(|r| &mut r.own) else {
                 t.failed = Some(RegionError::Ended.of(None));
                 continue;
@@ -98,7 +98,7 @@ impl<D: Device> FrameNetmod<D> {
                     region.in_use += 1;
                     t.under_way += 1;
                     t.remote += part as u64;
-                    t.mem = IoVec { base: t.mem.base.wrapping_add(part), len: t.mem.len - part };
+                    t.mem = rest;
                 }
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
@@ -149,7 +149,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Reports a transfer of which nothing is under way, and nothing will be.
     fn settle_transfer(&mut self, number: Handle<TransferKind>) {
         let Some(t) = self.transfers.running.get(number) else { return };
-        if t.under_way > 0 || (t.mem.len > 0 && t.failed.is_none()) {
+        if t.under_way > 0 || (!t.mem.is_empty() && t.failed.is_none()) {
             return;
         }
         let Some(t) = self.transfers.running.remove(number) else { return };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use netmod_core::rma::{Access, RegionId, Regions, Remote, RemoteKey};
-use netmod_core::{IoVec, Slab, VcError, VcId};
+use netmod_core::{RmaBuf, Slab, VcError, VcId};
 
 use crate::book::Dest;
 use crate::device::Port;
@@ -53,7 +53,7 @@ pub(crate) struct Transfer {
     pub(crate) region: RegionId,
     pub(crate) dest: Dest,
     /// The part of the memory that has not been started.
-    pub(crate) mem: IoVec,
+    pub(crate) mem: RmaBuf,
     pub(crate) remote: u64,
     pub(crate) key: u64,
     pub(crate) under_way: u32,

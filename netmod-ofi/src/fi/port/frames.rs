@@ -249,7 +249,7 @@ impl device::Port for Port {
         number: u64,
     ) -> Result<(), Refused> {
         let desc = lent.registration.map_or(null_mut(), Registration::desc);
-        let mem = lent.mem;
+        let mem = lent.mem.as_iovec();
         self.transfer(number, |endpoint, context| {
             // SAFETY: the memory belongs to a registered region and stays lent until it is
             // deregistered, which waits for the operation; the context is the operation's.
@@ -266,7 +266,7 @@ impl device::Port for Port {
         number: u64,
     ) -> Result<(), Refused> {
         let desc = lent.registration.map_or(null_mut(), Registration::desc);
-        let mem = lent.mem;
+        let mem = lent.mem.as_iovec();
         self.transfer(number, |endpoint, context| {
             // SAFETY: as for `read`.
             unsafe { endpoint.write(mem.base, mem.len, desc, to, remote, key, context) }
