@@ -152,6 +152,8 @@ impl Info {
 impl Request {
     /// A request that was over when its call returned. Its wait gives the empty status.
     pub const COMPLETE: Request = Request(PREDEFINED | 11 << KIND_SHIFT | 1);
+    /// A receive from nobody (`MPI_PROC_NULL`), which was over when its call returned.
+    pub const FROM_NOBODY: Request = Request(Request::COMPLETE.0 + 1);
 }
 
 impl Message {

@@ -1,21 +1,57 @@
 //! The MPI library, in Rust and without C types.
 //!
-//! Objects are named by 32-bit handles ([`handle`]) in MPICH's layout, and integers with a meaning
-//! have MPICH's values ([`consts`]). An error has a class that MPI names and a text that says which
-//! argument is wrong, its value, and what would be right ([`error`]).
+//! [`Mpi`] is one MPI process. Its methods are MPI's functions: names without prefix, in snake
+//! case. Objects are named by 32-bit handles ([`handle`]) in MPICH's layout, and integers with a
+//! meaning have MPICH's values ([`consts`]). An error has a class that MPI names and a text that
+//! says which argument is wrong, its value, and what would be right ([`error`]).
+//!
+//! One lock protects the device and all objects (`instance`). A wait holds it below the level
+//! MULTIPLE, and lets others in at it (`wait`). Functions of the program (operations, attribute
+//! functions, error handlers, generalized requests) are never called under the lock, so that they
+//! may call MPI.
+//!
+//! The wire knows processes by their rank in the job. A communicator is a pair of contexts, one for
+//! messages and one for collective operations, and a list of processes (`comm`, `ranks`); `context`
+//! says how a group agrees on them. All that ends later is a request (`request`, `complete`).
+//! Collective operations and the making of communicators are tasks (`task`), which every call that
+//! makes progress advances.
 //!
 //! The parts without a device are pure: [`datatype`] describes memory, [`op`] combines elements,
 //! and [`coll`] makes the schedules of collective operations, which one engine runs.
 
 pub mod attr;
+mod bsend;
+mod calls;
 pub mod coll;
+mod comm;
+mod comm_make;
+mod complete;
 pub mod consts;
+mod context;
 pub mod datatype;
+pub mod env;
 pub mod errh;
 pub mod error;
+mod exchange;
+mod greq;
 pub mod group;
 pub mod handle;
 pub mod info;
+mod instance;
 pub mod op;
+mod persistent;
+mod probe;
+mod pt2pt;
+mod ranks;
+mod request;
+mod status;
+mod task;
+mod wait;
 
-pub use error::{Class, MpiError, Result};
+pub use attr::{AttrFns, AttrValue};
+pub use datatype::Buf;
+pub use errh::{Handler, UserErrhandler};
+pub use error::{Class, Codes, MpiError, Result};
+pub use greq::GreqFunctions;
+pub use instance::Mpi;
+pub use status::Status;

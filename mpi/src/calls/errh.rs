@@ -1,0 +1,75 @@
+//! Error handlers of communicators.
+//!
+//! The library returns errors as values. The facade asks for the handler of the object that a call
+//! was about, and runs it when the call has ended and nothing is locked.
+
+use std::sync::Arc;
+
+use crate::errh::{Handler, UserErrhandler};
+use crate::error::Result;
+use crate::handle::{Comm, Errhandler};
+use crate::instance::{Mpi, Objects};
+
+fn handler(objects: &Objects, comm: Comm) -> Option<Handler> {
+    objects.errhandlers.get(objects.comms.find(comm)?.errhandler).ok()
+}
+
+impl Mpi {
+    /// Creates an error handler of a function (`MPI_Comm_create_errhandler`).
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub fn comm_create_errhandler(&self, function: Arc<dyn UserErrhandler>) -> Result<Errhandler> {
+        self.with(|s| s.objects.errhandlers.create(function))
+    }
+
+    /// Sets the error handler of a communicator.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn comm_set_errhandler(&self, comm: Comm, errhandler: Errhandler) -> Result<()> {
+        self.with(|s| {
+            let place = &mut s.objects.comms.get_mut(comm)?.errhandler;
+            s.objects.errhandlers.hold(errhandler)?;
+            s.objects.errhandlers.release(std::mem::replace(place, errhandler));
+            Ok(())
+        })
+    }
+
+    /// Returns the error handler of a communicator, as a handle to be freed.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn comm_get_errhandler(&self, comm: Comm) -> Result<Errhandler> {
+        self.with(|s| {
+            let handle = s.objects.comms.get(comm)?.errhandler;
+            s.objects.errhandlers.hold(handle)?;
+            Ok(handle)
+        })
+    }
+
+    /// Frees a handle of an error handler and sets it to null. Objects that have it keep it.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn errhandler_free(&self, errhandler: &mut Errhandler) -> Result<()> {
+        self.with(|s| s.objects.errhandlers.free(errhandler))
+    }
+
+    /// Returns what is done about an error of a call on this communicator.
+    ///
+    /// For one that does not exist, and for calls without a communicator, it is that of
+    /// `MPI_COMM_SELF`; while that is the initial one, that of `MPI_COMM_WORLD`, where programs
+    /// set it that were written before MPI 4.
+    pub fn comm_handler(&self, comm: Comm) -> Handler {
+        let found = self.with(|s| {
+            let of = |comm| handler(&s.objects, comm);
+            Ok(of(comm).or_else(|| match of(Comm::SELF) {
+                Some(Handler::Fatal) | None => of(Comm::WORLD),
+                other => other,
+            }))
+        });
+        // After finalize there is no other.
+        found.ok().flatten().unwrap_or(Handler::Fatal)
+    }
+}

@@ -1,0 +1,358 @@
+//! The making and freeing of communicators.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ch3_shim::Vci;
+
+use crate::attr::Attrs;
+use crate::comm::{CommCore, Communicator};
+use crate::consts::{
+    COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_RESOURCE_GUIDED, COMM_TYPE_SHARED, UNDEFINED,
+};
+use crate::context::{Agreement, channels};
+use crate::error::{Class, MpiError, Result};
+use crate::exchange::{GatherAll, Party};
+use crate::handle::{Comm, Group, Info, Keyval, Request};
+use crate::instance::{Mpi, Objects, State};
+use crate::ranks::Ranks;
+use crate::request::Kind;
+use crate::status::Status;
+use crate::task::{Progress, Task};
+
+/// A communicator whose context id is not agreed yet has these: nobody agrees on them.
+const INCOMPLETE: u32 = 2048;
+/// Key of an info that names a kind of hardware, and its value for shared memory.
+const RESOURCE: &str = "mpi_hw_resource_type";
+const SHARED_MEMORY: &str = "mpi_shared_memory";
+
+impl Party {
+    /// Makes the party of all processes of a communicator, for its next collective operation.
+    pub(crate) fn of_all(core: &Arc<CommCore>) -> Party {
+        Party {
+            places: Arc::clone(core.group().places()),
+            me: core.rank() as usize,
+            tag: core.next_tag(),
+            core: Arc::clone(core),
+        }
+    }
+}
+
+impl Objects {
+    /// Adds a communicator with the error handler of its parent.
+    ///
+    /// # Errors
+    /// A parent that was freed meanwhile; too many communicators.
+    fn add_comm(&mut self, parent: Comm, core: CommCore) -> Result<Comm> {
+        let errhandler = self.comms.get(parent)?.errhandler;
+        self.errhandlers.hold(errhandler)?;
+        self.comms.insert(Communicator::new(core, "", errhandler))
+    }
+
+    /// Gives a communicator the copies of attributes.
+    fn adopt_attrs(&mut self, comm: Comm, copies: &[(Keyval, usize)]) -> Result<()> {
+        let mut attrs = Attrs::default();
+        for (keyval, value) in copies {
+            self.keyvals.hold(*keyval)?;
+            attrs.set(*keyval, *value);
+        }
+        self.comms.get_mut(comm)?.attrs = attrs;
+        Ok(())
+    }
+
+    /// Removes a communicator, whose attributes were deleted.
+    fn drop_comm(&mut self, comm: Comm) -> Result<()> {
+        let gone = self.comms.remove(comm)?;
+        self.errhandlers.release(gone.errhandler);
+        self.contexts.give_back(gone.core);
+        Ok(())
+    }
+}
+
+/// A nonblocking duplication.
+struct Duplication {
+    agreement: Agreement,
+    parent: Arc<CommCore>,
+    /// The communicator that is made.
+    comm: Comm,
+}
+
+impl Task for Duplication {
+    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
+        let done = match self.agreement.advance(vci, &mut objects.contexts) {
+            Ok(None) => return Progress::Blocked,
+            Ok(Some(id)) => channels(vci, id).and_then(|channels| {
+                let group = Arc::clone(self.parent.group());
+                let core = CommCore::intra(id, channels, group, self.parent.rank());
+                objects.comms.get_mut(self.comm)?.core = Arc::new(core);
+                Ok(Status::EMPTY)
+            }),
+            Err(e) => Err(e),
+        };
+        Progress::Done(done)
+    }
+
+    fn restart(&mut self, _: &mut Objects) -> Result<()> {
+        Err(MpiError::new(Class::REQUEST, "a duplication is not persistent"))
+    }
+}
+
+/// This process's wish in a split.
+#[derive(Clone, Copy)]
+struct Wish {
+    /// `None`: it will be in no communicator.
+    color: Option<u64>,
+    key: i32,
+}
+
+impl Wish {
+    const LEN: usize = 13;
+
+    fn emit(self) -> Vec<u8> {
+        let mut record = Vec::with_capacity(Wish::LEN);
+        record.push(self.color.is_some().into());
+        record.extend(self.color.unwrap_or(0).to_le_bytes());
+        record.extend(self.key.to_le_bytes());
+        record
+    }
+
+    /// Reads everybody's wishes. A record has the length that this process has asked for.
+    fn parse(records: &[u8]) -> Vec<Wish> {
+        let wish = |record: &[u8; Wish::LEN]| {
+            let [joins, color @ .., a, b, c, d] = *record;
+            let color = u64::from_le_bytes(color);
+            Wish { color: (joins != 0).then_some(color), key: i32::from_le_bytes([a, b, c, d]) }
+        };
+        records.as_chunks().0.iter().map(wish).collect()
+    }
+}
+
+impl Mpi {
+    /// Waits for an agreement.
+    fn agree(&self, mut agreement: Agreement) -> Result<u32> {
+        self.wait_until(|vci, objects| agreement.advance(vci, &mut objects.contexts).transpose())
+    }
+
+    /// Returns the records of all members of a party.
+    fn gather(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
+        let mut gathering = GatherAll::new(party, record);
+        self.wait_until(|vci, _| gathering.advance(vci).transpose())
+    }
+
+    /// Makes an intracommunicator of an agreed id, in which this process is.
+    fn make(&self, parent: Comm, id: u32, group: Arc<Ranks>, me: u32) -> Result<Comm> {
+        self.with(|s| {
+            let channels = channels(&mut s.dev, id)?;
+            s.objects.add_comm(parent, CommCore::intra(id, channels, group, me))
+        })
+    }
+
+    /// Duplicates a communicator with its attributes (`MPI_Comm_dup`).
+    ///
+    /// # Errors
+    /// A bad handle; what a copy function returns; no context id.
+    pub fn comm_dup(&self, comm: Comm) -> Result<Comm> {
+        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
+        let new = self.make(comm, id, Arc::clone(core.group()), core.rank())?;
+        // Only now, since the other processes would wait for one whose copy function fails.
+        let adopted =
+            self.copied_attrs(comm).and_then(|copies| self.with(|s| s.objects.adopt_attrs(new, &copies)));
+        if let Err(e) = adopted {
+            self.with(|s| s.objects.drop_comm(new))?;
+            return Err(e);
+        }
+        Ok(new)
+    }
+
+    /// Duplicates a communicator, with hints (`MPI_Comm_dup_with_info`).
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_dup`]; a bad info.
+    pub fn comm_dup_with_info(&self, comm: Comm, info: Info) -> Result<Comm> {
+        self.with(|s| s.objects.infos.pairs(info).map(|_| ()))?;
+        let new = self.comm_dup(comm)?;
+        self.comm_set_info(new, info)?;
+        Ok(new)
+    }
+
+    /// Starts to duplicate a communicator (`MPI_Comm_idup`), which may be used when the request is
+    /// over. Attributes are copied at once.
+    ///
+    /// # Errors
+    /// A bad handle; what a copy function returns.
+    pub fn comm_idup(&self, comm: Comm) -> Result<(Comm, Request)> {
+        let copies = self.copied_attrs(comm)?;
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let parent = objects.intra_core(comm)?;
+            let channels = channels(dev, INCOMPLETE)?;
+            let core = CommCore::intra(INCOMPLETE, channels, Arc::clone(parent.group()), parent.rank());
+            let new = objects.add_comm(comm, core)?;
+            objects.adopt_attrs(new, &copies)?;
+            let agreement = Agreement::new(Party::of_all(&parent), true);
+            let task = Duplication { agreement, parent, comm: new };
+            let request = objects.requests.insert(Kind::Task(Some(Box::new(task))))?;
+            Ok((new, request))
+        })
+    }
+
+    /// Starts to duplicate a communicator, with hints (`MPI_Comm_idup_with_info`).
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_idup`]; a bad info.
+    pub fn comm_idup_with_info(&self, comm: Comm, info: Info) -> Result<(Comm, Request)> {
+        self.with(|s| s.objects.infos.pairs(info).map(|_| ()))?;
+        let (new, request) = self.comm_idup(comm)?;
+        self.comm_set_info(new, info)?;
+        Ok((new, request))
+    }
+
+    /// Makes communicators of those processes that give the same color, in the order of keys
+    /// (`MPI_Comm_split`). Null for a process with the color [`UNDEFINED`].
+    ///
+    /// # Errors
+    /// A bad handle or color; no context id.
+    pub fn comm_split(&self, comm: Comm, color: i32, key: i32) -> Result<Comm> {
+        if color < 0 && color != UNDEFINED {
+            let text = format!("color is {color}; it is 0 or more, or MPI_UNDEFINED ({UNDEFINED})");
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let wish = Wish { color: u64::try_from(color).ok(), key };
+        let wishes = self.wishes(&core, wish)?;
+        self.split(comm, &core, wish.color, &wishes)
+    }
+
+    fn wishes(&self, core: &Arc<CommCore>, own: Wish) -> Result<Vec<Wish>> {
+        self.gather(Party::of_all(core), own.emit()).map(|records| Wish::parse(&records))
+    }
+
+    fn split(&self, comm: Comm, core: &Arc<CommCore>, color: Option<u64>, wishes: &[Wish]) -> Result<Comm> {
+        let id = self.agree(Agreement::new(Party::of_all(core), color.is_some()))?;
+        if color.is_none() {
+            return Ok(Comm::NULL);
+        }
+        let mut members: Vec<u32> = (0..core.size()).filter(|r| wishes[*r as usize].color == color).collect();
+        members.sort_by_key(|r| wishes[*r as usize].key);
+        let me = members.iter().position(|r| *r == core.rank()).unwrap_or(0) as u32;
+        let places = members.iter().filter_map(|r| core.group().place(*r)).collect();
+        self.make(comm, id, Arc::new(Ranks::new(places)), me)
+    }
+
+    /// Makes communicators of processes that share hardware (`MPI_Comm_split_type`). Null for a
+    /// process that asks for nothing, or where the communicator cannot be split further.
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_split`]; a kind that MPI does not have.
+    pub fn comm_split_type(&self, comm: Comm, split_type: i32, key: i32, info: Info) -> Result<Comm> {
+        let guided = match split_type {
+            COMM_TYPE_SHARED | COMM_TYPE_HW_UNGUIDED | UNDEFINED => false,
+            COMM_TYPE_HW_GUIDED | COMM_TYPE_RESOURCE_GUIDED => true,
+            other => {
+                let text = format!("split_type is {other}; it is one of MPI_COMM_TYPE_ or MPI_UNDEFINED");
+                return Err(MpiError::new(Class::ARG, text));
+            }
+        };
+        let (core, color) = self.with(|s| {
+            let State { dev, objects } = s;
+            let core = objects.intra_core(comm)?;
+            let pairs = objects.infos.pairs(info)?;
+            // Of all kinds of hardware the node is the one that is known.
+            let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
+            let asks = known && split_type != UNDEFINED;
+            let rank = dev.rank();
+            let color = if asks { Some(dev.node_of(rank)?) } else { None };
+            Ok((core, color))
+        })?;
+        let wishes = self.wishes(&core, Wish { color, key })?;
+        let nodes: HashSet<u64> = wishes.iter().filter_map(|w| w.color).collect();
+        let further = split_type != COMM_TYPE_HW_UNGUIDED || nodes.len() > 1;
+        self.split(comm, &core, color.filter(|_| further), &wishes)
+    }
+
+    /// Returns the places of a group that is part of a communicator, and this process's rank in it.
+    fn part_of(&self, core: &CommCore, group: Group) -> Result<(Arc<[u32]>, Option<u32>)> {
+        self.with(|s| {
+            let places = Arc::clone(s.objects.groups.members(group)?);
+            if let Some(alien) = places.iter().position(|p| core.group().rank(*p).is_none()) {
+                let text = format!(
+                    "rank {alien} of the group is not in the communicator; make a group of its processes"
+                );
+                return Err(MpiError::new(Class::GROUP, text));
+            }
+            let me = s.dev.rank();
+            let rank = places.iter().position(|p| *p == me).map(|r| r as u32);
+            Ok((places, rank))
+        })
+    }
+
+    /// Makes a communicator of a part of the processes; all call it (`MPI_Comm_create`). Null for a
+    /// process that is not in the group.
+    ///
+    /// # Errors
+    /// A bad handle; a group that is not part of the communicator; no context id.
+    pub fn comm_create(&self, comm: Comm, group: Group) -> Result<Comm> {
+        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let (places, rank) = self.part_of(&core, group)?;
+        let id = self.agree(Agreement::new(Party::of_all(&core), rank.is_some()))?;
+        match rank {
+            Some(me) => self.make(comm, id, Arc::new(Ranks::new(places)), me),
+            None => Ok(Comm::NULL),
+        }
+    }
+
+    /// Makes a communicator of a part of the processes, which alone call it
+    /// (`MPI_Comm_create_group`).
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_create`]; a bad tag.
+    pub fn comm_create_group(&self, comm: Comm, group: Group, tag: i32) -> Result<Comm> {
+        if tag < 0 {
+            let text = format!("tag is {tag}; it must be 0 or more");
+            return Err(MpiError::new(Class::TAG, text));
+        }
+        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let (places, rank) = self.part_of(&core, group)?;
+        let Some(me) = rank else { return Ok(Comm::NULL) };
+        let party = Party {
+            core: Arc::clone(&core),
+            places: Arc::clone(&places),
+            me: me as usize,
+            tag: CommCore::group_tag(tag),
+        };
+        let id = self.agree(Agreement::new(party, true))?;
+        self.make(comm, id, Arc::new(Ranks::new(places)), me)
+    }
+
+    /// Frees a communicator and sets the handle to null (`MPI_Comm_free`). Operations on it that
+    /// are under way end as usual.
+    ///
+    /// # Errors
+    /// A bad or predefined handle; what the function that deletes an attribute returns: then it is
+    /// not freed.
+    pub fn comm_free(&self, comm: &mut Comm) -> Result<()> {
+        if [Comm::WORLD, Comm::SELF].contains(comm) {
+            let text =
+                format!("{} cannot be freed; free communicators that were made", self.comm_title(*comm));
+            return Err(MpiError::new(Class::COMM, text));
+        }
+        self.delete_all_attrs(*comm)?;
+        self.with(|s| s.objects.drop_comm(*comm))?;
+        *comm = Comm::NULL;
+        Ok(())
+    }
+
+    /// Frees a communicator when all operations on it are over (`MPI_Comm_disconnect`).
+    ///
+    /// # Errors
+    /// As [`Mpi::comm_free`].
+    pub fn comm_disconnect(&self, comm: &mut Comm) -> Result<()> {
+        self.wait_until(|vci, objects| match objects.comms.get(*comm) {
+            Ok(c) if objects.requests.has_messages(vci, &c.core) => None,
+            Ok(_) => Some(Ok(())),
+            Err(e) => Some(Err(e)),
+        })?;
+        self.comm_free(comm)
+    }
+}

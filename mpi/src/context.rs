@@ -1,0 +1,208 @@
+//! Context ids: which ones this process has free, and how the processes of a group agree on one.
+//!
+//! Each process has a mask of free ids. A group takes the lowest id that is free in all its
+//! processes, by a word-wise "and" of the masks. Several agreements may be under way in a process
+//! at once, by threads or nonblocking calls. Two must not offer the same ids at the same time, or
+//! both would take one. So who finds ids offered already offers none, and the attempt is repeated,
+//! in all processes of its group.
+//!
+//! The first attempt may wait for a process that calls late, so it offers only half of the ids, and
+//! none if another first attempt has them: the other half is never held by who waits for a call.
+//! Later attempts offer that half, and the first too if it is there. Of these the one with the
+//! lowest key (parent's id and tag) has precedence in each process. So of all agreements in the job
+//! the lowest finds its processes agreed at last, and then the next one.
+
+use std::sync::Arc;
+
+use ch3_shim::{Comm as Channel, Device, Vci};
+
+use crate::comm::{CommCore, Comms, Communicator};
+use crate::error::{Class, MpiError, Result};
+use crate::exchange::{AndAll, Party};
+use crate::handle::{Errhandler, Table};
+use crate::ranks::Ranks;
+
+/// Ids that there are.
+const IDS: u32 = 2048;
+/// Words of a mask.
+const WORDS: usize = IDS as usize / 64;
+/// Ids of the predefined communicators.
+const WORLD: u32 = 0;
+const SELF: u32 = 1;
+
+/// An agreement's place in the order: the parent's id, then the tag.
+type Key = (u32, i32);
+
+/// The context ids of a process.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    free: [u64; WORDS],
+    /// Agreements past their first attempt. The lowest may offer ids.
+    waiting: Vec<Key>,
+    /// Halves of the ids that an agreement offers.
+    offered: [bool; 2],
+    /// Communicators that were freed while operations on them were under way.
+    ending: Vec<Arc<CommCore>>,
+}
+
+/// Returns the channels of an id: for messages, and for collective operations.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn channels(vci: &mut Vci, id: u32) -> Result<[Channel; 2]> {
+    Ok([vci.comm_of_context(2 * id)?, vci.comm_of_context(2 * id + 1)?])
+}
+
+impl Contexts {
+    /// Creates the ids of a process, and the communicators that it has from the beginning.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) fn at_init(dev: &mut Device) -> Result<(Comms, Contexts)> {
+        let mut free = [u64::MAX; WORDS];
+        free[0] &= !(1 << WORLD | 1 << SELF);
+        let contexts = Contexts { free, waiting: Vec::new(), offered: [false; 2], ending: Vec::new() };
+        let (me, size) = (dev.rank(), dev.size());
+        let mut comm = |id, places: Vec<u32>, rank, name| -> Result<Option<Communicator>> {
+            let channels = channels(dev, id)?;
+            let core = CommCore::intra(id, channels, Arc::new(Ranks::new(places.into())), rank);
+            Ok(Some(Communicator::new(core, name, Errhandler::ARE_FATAL)))
+        };
+        let world = comm(WORLD, (0..size).collect(), me, "MPI_COMM_WORLD")?;
+        let own = comm(SELF, vec![me], 0, "MPI_COMM_SELF")?;
+        Ok((Table::with_predefined([world, own]), contexts))
+    }
+
+    fn take(&mut self, id: u32) {
+        self.free[id as usize / 64] &= !(1 << (id % 64));
+    }
+
+    /// Takes back the id of a communicator when the operations that use it are over.
+    pub(crate) fn give_back(&mut self, core: Arc<CommCore>) {
+        self.ending.push(core);
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        let free = &mut self.free;
+        self.ending.retain(|core| {
+            let in_use = Arc::strong_count(core) > 1;
+            if !in_use {
+                free[core.id as usize / 64] |= 1 << (core.id % 64);
+            }
+            in_use
+        });
+    }
+
+    /// Returns the number of ids that are free.
+    pub(crate) fn left(&mut self) -> u32 {
+        self.reap();
+        self.free.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Ends an attempt that has offered these halves.
+    fn withdraw(&mut self, halves: [bool; 2]) {
+        for (offered, by_this) in self.offered.iter_mut().zip(halves) {
+            *offered &= !by_this;
+        }
+    }
+
+    fn leave(&mut self, key: Key) {
+        if let Some(at) = self.waiting.iter().position(|k| *k == key) {
+            self.waiting.swap_remove(at);
+        }
+    }
+}
+
+/// The agreement of a party on a context id.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    party: Party,
+    key: Key,
+    /// False for a process that will not be in the communicator: any id suits it.
+    member: bool,
+    /// Halves of the ids that the present attempt offers.
+    offers: [bool; 2],
+    attempt: Option<AndAll>,
+    attempts: u32,
+}
+
+impl Agreement {
+    /// Prepares an agreement. `member`: this process will be in the communicator.
+    pub(crate) fn new(party: Party, member: bool) -> Agreement {
+        let key = (party.core.id, party.tag);
+        Agreement { party, key, member, offers: [false; 2], attempt: None, attempts: 0 }
+    }
+
+    /// Begins an attempt. Returns the ids that this process offers, and a word that says whether
+    /// these are all it has.
+    fn offer(&mut self, contexts: &mut Contexts) -> Vec<u64> {
+        self.attempts += 1;
+        if !self.member {
+            return vec![u64::MAX; WORDS + 1];
+        }
+        if self.attempts == 2 {
+            contexts.waiting.push(self.key);
+        }
+        let [early, late] = contexts.offered;
+        self.offers = match self.attempts {
+            1 => [!early, false],
+            _ if !late && contexts.waiting.iter().min() == Some(&self.key) => [!early, true],
+            _ => [false; 2],
+        };
+        contexts.reap();
+        let mut words = vec![0; WORDS + 1];
+        for (half, _) in self.offers.iter().enumerate().filter(|(_, offers)| **offers) {
+            contexts.offered[half] = true;
+            let ids = half * WORDS / 2..(half + 1) * WORDS / 2;
+            words[ids.clone()].copy_from_slice(&contexts.free[ids]);
+        }
+        words[WORDS] = if self.offers == [true; 2] { u64::MAX } else { 0 };
+        words
+    }
+
+    /// Goes as far as it can; the id once it is agreed. It is this process's then.
+    ///
+    /// # Errors
+    /// A peer that is lost; no id that is free in all processes.
+    pub(crate) fn advance(&mut self, vci: &mut Vci, contexts: &mut Contexts) -> Result<Option<u32>> {
+        let mut attempt = match self.attempt.take() {
+            Some(attempt) => attempt,
+            None => AndAll::new(self.party.clone(), self.offer(contexts)),
+        };
+        let result = match attempt.advance(vci) {
+            Ok(None) => {
+                self.attempt = Some(attempt);
+                return Ok(None);
+            }
+            Ok(Some(words)) => self.judge(words, contexts),
+            Err(e) => Err(e),
+        };
+        contexts.withdraw(std::mem::take(&mut self.offers));
+        if !matches!(result, Ok(None)) {
+            contexts.leave(self.key);
+        }
+        result
+    }
+
+    /// Returns the id on which all agree, if there is one.
+    fn judge(&self, words: &[u64], contexts: &mut Contexts) -> Result<Option<u32>> {
+        if let Some(at) = words[..WORDS].iter().position(|word| *word != 0) {
+            let id = at as u32 * 64 + words[at].trailing_zeros();
+            if self.member {
+                contexts.take(id);
+            }
+            return Ok(Some(id));
+        }
+        if words[WORDS] == 0 {
+            return Ok(None);
+        }
+        let text = format!(
+            "no context id is left that all {} processes have free: of {IDS} communicators this process has {} left; \
+             free some",
+            self.party.places.len(),
+            contexts.left()
+        );
+        Err(MpiError::new(Class::OTHER, text))
+    }
+}

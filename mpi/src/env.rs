@@ -1,0 +1,39 @@
+//! What programs ask about their surroundings.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use netmod_core::card::NodeSection;
+
+use crate::error::{Class, MpiError, Result};
+use crate::instance::Mpi;
+
+/// Version of the standard, and its second part.
+pub const VERSION: (i32, i32) = (4, 1);
+
+/// Returns the name and version of this library.
+pub fn library_version() -> String {
+    format!("netmod-mpi {} (MPI {}.{}, ABI of MPICH)", env!("CARGO_PKG_VERSION"), VERSION.0, VERSION.1)
+}
+
+/// Returns the seconds since a fixed time of this process (`MPI_Wtime`).
+pub fn wtime() -> f64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_secs_f64()
+}
+
+/// Returns the resolution of [`wtime`] in seconds (`MPI_Wtick`).
+pub fn wtick() -> f64 {
+    1e-9
+}
+
+impl Mpi {
+    /// Returns the name of the host (`MPI_Get_processor_name`).
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn get_processor_name(&self) -> Result<String> {
+        let node = NodeSection::of_this_process();
+        node.map(|node| node.hostname).map_err(|e| MpiError::new(Class::OTHER, e.to_string()))
+    }
+}

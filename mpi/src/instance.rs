@@ -1,0 +1,233 @@
+//! One MPI process: its device, its objects, and the lock around both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use ch3_shim::{Builder, Device};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::attr::Keyvals;
+use crate::bsend::Buffers;
+use crate::comm::Comms;
+use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
+use crate::context::Contexts;
+use crate::datatype::Types;
+use crate::errh::Errhandlers;
+use crate::error::{Class, Codes, MpiError, Result};
+use crate::group::Groups;
+use crate::handle::{Comm, Table};
+use crate::info::Infos;
+use crate::op::Ops;
+use crate::probe::Messages;
+use crate::request::Requests;
+
+/// Longest wait of an abort for a thread that is inside a call.
+const ABORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// One MPI process.
+///
+/// All threads share it. Functions of the program (operations, attribute functions, error handlers)
+/// are called while it is not locked, so they may call MPI.
+#[derive(Debug)]
+pub struct Mpi {
+    state: Mutex<Option<State>>,
+    /// Threads that wait for the lock.
+    wanting: AtomicU32,
+    codes: Arc<Codes>,
+    level: i32,
+    main: ThreadId,
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub dev: Device,
+    pub objects: Objects,
+}
+
+/// The objects of a process.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub comms: Comms,
+    pub groups: Groups,
+    pub requests: Requests,
+    pub messages: Messages,
+    pub types: Types,
+    pub ops: Ops,
+    pub infos: Infos,
+    pub keyvals: Keyvals,
+    pub errhandlers: Errhandlers,
+    pub contexts: Contexts,
+    pub buffers: Buffers,
+}
+
+#[cold]
+fn finalized() -> Box<MpiError> {
+    MpiError::new(Class::OTHER, "MPI was finalized: only functions that ask for its state may be called")
+}
+
+impl Mpi {
+    /// Joins the job at a thread level (`MPI_Init_thread`); error codes are those of `codes`.
+    ///
+    /// # Errors
+    /// As [`Builder::build`]; a level that MPI does not have.
+    pub fn init(builder: Builder, required: i32, codes: Arc<Codes>) -> Result<Mpi> {
+        if !(THREAD_SINGLE..=THREAD_MULTIPLE).contains(&required) {
+            let text = format!(
+                "required thread level is {required}; levels are {THREAD_SINGLE} to {THREAD_MULTIPLE}"
+            );
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        let mut dev = builder.build()?;
+        let (comms, contexts) = Contexts::at_init(&mut dev)?;
+        let objects = Objects {
+            comms,
+            groups: Groups::new(dev.rank()),
+            requests: Requests::default(),
+            messages: Table::new(),
+            types: Types::default(),
+            ops: Ops::default(),
+            infos: Infos::new(),
+            keyvals: Keyvals::default(),
+            errhandlers: Errhandlers::new(),
+            contexts,
+            buffers: Buffers::default(),
+        };
+        Ok(Mpi {
+            state: Mutex::new(Some(State { dev, objects })),
+            wanting: AtomicU32::new(0),
+            codes,
+            level: required,
+            main: std::thread::current().id(),
+        })
+    }
+
+    /// Works like [`Mpi::init`] in the job that the environment describes.
+    ///
+    /// # Errors
+    /// As [`Mpi::init`].
+    pub fn init_from_env(required: i32, codes: Arc<Codes>) -> Result<Mpi> {
+        Mpi::init(Builder::from_env()?, required, codes)
+    }
+
+    /// The error codes of this process.
+    pub fn codes(&self) -> &Codes {
+        &self.codes
+    }
+
+    /// The thread level.
+    pub fn thread_level(&self) -> i32 {
+        self.level
+    }
+
+    /// Returns true if several threads may call at once.
+    #[inline]
+    pub(crate) fn is_multiple(&self) -> bool {
+        self.level == THREAD_MULTIPLE
+    }
+
+    /// Returns true if the calling thread is the one that called init (`MPI_Is_thread_main`).
+    ///
+    /// # Errors
+    /// None; the signature is that of all functions.
+    pub fn is_thread_main(&self) -> Result<bool> {
+        Ok(std::thread::current().id() == self.main)
+    }
+
+    /// Returns the thread level (`MPI_Query_thread`).
+    ///
+    /// # Errors
+    /// None; the signature is that of all functions.
+    pub fn query_thread(&self) -> Result<i32> {
+        Ok(self.level)
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+        match self.state.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_contended(),
+        }
+    }
+
+    #[cold]
+    fn lock_contended(&self) -> MutexGuard<'_, Option<State>> {
+        self.wanting.fetch_add(1, Ordering::Relaxed);
+        let guard = self.state.lock();
+        self.wanting.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
+    /// Returns true if another thread waits for the lock.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Runs `f` on the locked state. No function of the program may be called in it.
+    ///
+    /// # Errors
+    /// Those of `f`; after finalize.
+    #[inline]
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return Err(finalized()) };
+        let result = f(state);
+        state.dev.end_call();
+        result
+    }
+
+    /// Works like [`Mpi::with`], and lets the thread that has waited longest go on afterwards.
+    ///
+    /// # Errors
+    /// As [`Mpi::with`].
+    pub(crate) fn with_turn<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut guard = self.lock();
+        let Some(state) = guard.as_mut() else { return Err(finalized()) };
+        let result = f(state);
+        state.dev.end_call();
+        MutexGuard::unlock_fair(guard);
+        result
+    }
+
+    /// Leaves the job (`MPI_Finalize`): deletes the attributes of `MPI_COMM_SELF`, waits for the
+    /// other processes, and closes all connections.
+    ///
+    /// # Errors
+    /// As [`Device::finalize`]; what the function that deletes an attribute returns, which is told
+    /// first although everything is released all the same. A second call.
+    pub fn finalize(&self) -> Result<()> {
+        let deleted = self.delete_all_attrs(Comm::SELF);
+        let sent = self.flush_all_buffers();
+        let Some(state) = self.lock().take() else { return Err(finalized()) };
+        let State { dev, objects } = state;
+        let left = dev.finalize();
+        drop(objects);
+        deleted.and(sent)?;
+        Ok(left?)
+    }
+
+    /// Returns true after [`Mpi::finalize`].
+    pub fn is_finalized(&self) -> bool {
+        self.lock().is_none()
+    }
+
+    /// Ends the whole job with an exit code (`MPI_Abort`); tells why.
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        // A thread below the level MULTIPLE may be inside for ever.
+        let state = self.state.try_lock_for(ABORT_PATIENCE).and_then(|mut state| state.take());
+        match state {
+            Some(State { dev, objects }) => {
+                // Buffers of the program stay what they are while the process ends.
+                std::mem::forget(objects);
+                dev.abort(code, message)
+            }
+            None => {
+                eprintln!("abort: {message}");
+                std::process::exit(if code == 0 { 1 } else { code })
+            }
+        }
+    }
+}

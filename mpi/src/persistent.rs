@@ -1,0 +1,181 @@
+//! Persistent requests: operations that are started again and again with the same arguments.
+
+use ch3_shim::Vci;
+
+use crate::bsend;
+use crate::datatype::{Bound, Buf};
+use crate::error::{Class, MpiError, Result};
+use crate::handle::{Comm, Request};
+use crate::instance::{Mpi, State};
+use crate::pt2pt::{self, SendMode, Target};
+use crate::request::Kind;
+use crate::status::Status;
+use crate::task::Task;
+
+/// The operation of a persistent request.
+pub(crate) enum Operation {
+    /// A send; its mode and arguments.
+    Send(SendMode, Bound, Target),
+    /// A receive.
+    Recv(Bound, Target),
+    /// A task; `None` while it runs.
+    Task(Option<Box<dyn Task>>),
+}
+
+/// A persistent request.
+pub(crate) struct Persistent {
+    operation: Operation,
+    /// The operation under way; `None` while the request is inactive.
+    pub current: Option<Kind>,
+}
+
+impl Persistent {
+    /// Keeps a task that is over for its next run.
+    pub(crate) fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) {
+        self.operation = Operation::Task(Some(task));
+        self.current = Some(Kind::Over(result));
+    }
+
+    /// Ends a run that is settled; the request is inactive afterwards, unless its run goes on.
+    pub(crate) fn end(&mut self, vci: &mut Vci) -> Result<Status> {
+        let Some(current) = &self.current else { return Ok(Status::EMPTY) };
+        if let Some(e) = current.why_pending(vci) {
+            return Err(e);
+        }
+        self.current.take().map_or(Ok(Status::EMPTY), |current| current.result(vci))
+    }
+}
+
+#[cold]
+fn is_active(request: Request) -> Box<MpiError> {
+    let text = format!("request {:#010x} is active: wait for it before it is started again", request.0);
+    MpiError::new(Class::REQUEST, text)
+}
+
+#[cold]
+fn not_persistent(request: Request) -> Box<MpiError> {
+    let text = format!("request {:#010x} is not persistent: only what MPI_X_init made is started", request.0);
+    MpiError::new(Class::REQUEST, text)
+}
+
+fn start(s: &mut State, request: Request) -> Result<()> {
+    let State { dev, objects } = s;
+    let entry = objects.requests.table.get_mut(request)?;
+    let Kind::Persistent(p) = &mut entry.kind else { return Err(not_persistent(request)) };
+    if p.current.is_some() {
+        return Err(is_active(request));
+    }
+    let current = match &mut p.operation {
+        Operation::Send(SendMode::Buffered, buf, target) => {
+            let data = buf.segment();
+            bsend::send(dev, &mut objects.buffers, data, target)?;
+            Kind::Over(Ok(Status::EMPTY))
+        }
+        Operation::Send(mode, buf, target) => {
+            let data = buf.segment();
+            Kind::Send(pt2pt::begin_send(dev, data, target, *mode)?, target.core.clone())
+        }
+        Operation::Recv(buf, target) => {
+            let room = buf.segment();
+            Kind::Recv(pt2pt::begin_recv(dev, room, target)?, target.core.clone())
+        }
+        Operation::Task(task) => {
+            let Some(mut task) = task.take() else { return Err(is_active(request)) };
+            let restarted = task.restart(objects);
+            let entry = objects.requests.table.get_mut(request)?;
+            let Kind::Persistent(p) = &mut entry.kind else { return Err(not_persistent(request)) };
+            if let Err(e) = restarted {
+                p.operation = Operation::Task(Some(task));
+                return Err(e);
+            }
+            p.current = Some(Kind::Task(Some(task)));
+            objects.requests.begin_task(request);
+            return Ok(());
+        }
+    };
+    p.current = Some(current);
+    Ok(())
+}
+
+impl Mpi {
+    fn persistent(&self, make: impl FnOnce(&mut State) -> Result<Operation>) -> Result<Request> {
+        self.with(|s| {
+            let operation = make(s)?;
+            s.objects.requests.insert(Kind::Persistent(Box::new(Persistent { operation, current: None })))
+        })
+    }
+
+    fn persistent_send(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent(|s| {
+            let target = Target::of_send(&s.objects, dest, tag, comm)?;
+            Ok(Operation::Send(mode, s.objects.types.bound(&buf)?, target))
+        })
+    }
+
+    /// Makes a persistent send in standard mode.
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn send_init(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent_send(SendMode::Standard, buf, dest, tag, comm)
+    }
+
+    /// Makes a persistent buffered send.
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn bsend_init(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent_send(SendMode::Buffered, buf, dest, tag, comm)
+    }
+
+    /// Makes a persistent synchronous send.
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn ssend_init(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent_send(SendMode::Synchronous, buf, dest, tag, comm)
+    }
+
+    /// Makes a persistent ready send.
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn rsend_init(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent_send(SendMode::Ready, buf, dest, tag, comm)
+    }
+
+    /// Makes a persistent receive.
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn recv_init(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.persistent(|s| {
+            let target = Target::of_recv(&s.objects, source, tag, comm)?;
+            Ok(Operation::Recv(s.objects.types.bound(&buf)?, target))
+        })
+    }
+
+    /// Makes a persistent request of a task, such as a collective operation.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn persistent_task(&self, task: Box<dyn Task>) -> Result<Request> {
+        self.persistent(|_| Ok(Operation::Task(Some(task))))
+    }
+
+    /// Starts a persistent request (`MPI_Start`).
+    ///
+    /// # Errors
+    /// A request that is not persistent, or is active; what the operation says.
+    pub fn start(&self, request: &mut Request) -> Result<()> {
+        self.with(|s| start(s, *request))
+    }
+
+    /// Starts several persistent requests (`MPI_Startall`).
+    ///
+    /// # Errors
+    /// As [`Mpi::start`]; those before the request at fault are started.
+    pub fn startall(&self, requests: &mut [Request]) -> Result<()> {
+        self.with(|s| requests.iter().try_for_each(|request| start(s, *request)))
+    }
+}

@@ -1,0 +1,115 @@
+//! Looking at messages before they are received.
+
+use std::sync::Arc;
+
+use crate::comm::CommCore;
+use crate::datatype::Buf;
+use crate::error::Result;
+use crate::handle::{Comm, Message, Request, Table};
+use crate::instance::{Mpi, State};
+use crate::pt2pt::Target;
+use crate::request::{Kind, failure};
+use crate::status::Status;
+
+/// A message that was matched and waits to be received.
+#[derive(Debug)]
+pub(crate) struct Matched {
+    message: ch3_shim::Message,
+    core: Arc<CommCore>,
+}
+
+/// The matched messages of a process.
+pub(crate) type Messages = Table<Message, Matched>;
+
+impl Mpi {
+    /// Looks for a message that a receive with these arguments would match (`MPI_Iprobe`). Returns
+    /// true and its status if there is one.
+    ///
+    /// # Errors
+    /// A bad argument; a source that is lost.
+    pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Status)> {
+        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let found = self.test_until(|vci, _| look(vci, &from).transpose())?;
+        Ok((found.is_some(), found.unwrap_or(Status::EMPTY)))
+    }
+
+    /// Waits for such a message (`MPI_Probe`).
+    ///
+    /// # Errors
+    /// As [`Mpi::iprobe`].
+    pub fn probe(&self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
+        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        self.wait_until(|vci, _| look(vci, &from).transpose())
+    }
+
+    /// Works like [`Mpi::iprobe`]; the message is matched, and is received by its handle alone
+    /// (`MPI_Improbe`).
+    ///
+    /// # Errors
+    /// As [`Mpi::iprobe`].
+    pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Message, Status)> {
+        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let found = self.test_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())?;
+        Ok(match found {
+            Some((message, status)) => (true, message, status),
+            None => (false, Message::NULL, Status::EMPTY),
+        })
+    }
+
+    /// Waits for a message and matches it (`MPI_Mprobe`).
+    ///
+    /// # Errors
+    /// As [`Mpi::iprobe`].
+    pub fn mprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(Message, Status)> {
+        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        self.wait_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())
+    }
+
+    /// Starts to receive a matched message, whose handle becomes null (`MPI_Imrecv`).
+    ///
+    /// # Errors
+    /// A bad argument.
+    pub fn imrecv(&self, buf: Buf, message: &mut Message) -> Result<Request> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let room = objects.types.segment(&buf)?;
+            if *message == Message::NO_PROC {
+                *message = Message::NULL;
+                return Ok(Request::FROM_NOBODY);
+            }
+            let Matched { message: matched, core } = objects.messages.remove(*message)?;
+            *message = Message::NULL;
+            let raw = dev.imrecv_raw(room, matched);
+            objects.requests.insert(Kind::Recv(raw, core))
+        })
+    }
+
+    /// Receives a matched message, whose handle becomes null (`MPI_Mrecv`).
+    ///
+    /// # Errors
+    /// A bad argument; a message that does not fit; a peer that is lost.
+    pub fn mrecv(&self, buf: Buf, message: &mut Message) -> Result<Status> {
+        let mut request = self.imrecv(buf, message)?;
+        self.wait(&mut request)
+    }
+}
+
+fn look(vci: &mut ch3_shim::Vci, from: &Target) -> Result<Option<Status>> {
+    let found = vci.iprobe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
+    Ok(found.map(|status| Status::of_message(status, &from.core)))
+}
+
+fn take(
+    vci: &mut ch3_shim::Vci,
+    messages: &mut Messages,
+    from: &Target,
+) -> Result<Option<(Message, Status)>> {
+    let found = vci.improbe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
+    let Some(message) = found else { return Ok(None) };
+    let status = Status::of_message(message.status(), &from.core);
+    if from.place == crate::consts::PROC_NULL {
+        return Ok(Some((Message::NO_PROC, status)));
+    }
+    let handle = messages.insert(Matched { message, core: Arc::clone(&from.core) })?;
+    Ok(Some((handle, status)))
+}

@@ -1,0 +1,405 @@
+//! Messages between two processes.
+
+use std::sync::Arc;
+
+use ch3_shim::{Mode, RawReq, Vci};
+use netmod_core::Segment;
+
+use crate::bsend;
+use crate::comm::CommCore;
+use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
+use crate::datatype::Buf;
+use crate::error::{Class, MpiError, Result};
+use crate::handle::{Comm, Request};
+use crate::instance::{Mpi, Objects, State};
+use crate::request::{Kind, failure, take};
+use crate::status::Status;
+
+/// The mode of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMode {
+    /// Over when the buffer may be used again.
+    Standard,
+    /// Copied to the attached buffer.
+    Buffered,
+    /// Over when the receiver has matched it.
+    Synchronous,
+    /// Its receive has been posted.
+    Ready,
+}
+
+/// The other side of a message, checked: its rank in the job, tag and communicator.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Rank in the job, or [`PROC_NULL`] or [`ANY_SOURCE`].
+    pub place: i32,
+    pub tag: i32,
+    pub core: Arc<CommCore>,
+}
+
+#[cold]
+fn bad_rank(what: &str, rank: i32, core: &CommCore, more: &str) -> Box<MpiError> {
+    let size = core.peers().size();
+    let text = format!(
+        "{what} is {rank}; the communicator has {size} processes there, so that ranks are 0 to {}, {more}MPI_PROC_NULL ({PROC_NULL})",
+        i64::from(size) - 1
+    );
+    MpiError::new(Class::RANK, text)
+}
+
+#[cold]
+fn bad_tag(what: &str, tag: i32, more: &str) -> Box<MpiError> {
+    MpiError::new(Class::TAG, format!("{what} is {tag}; tags are 0 to {TAG_UB}{more}"))
+}
+
+impl Target {
+    /// Checks the arguments of a send.
+    ///
+    /// # Errors
+    /// A bad communicator, rank or tag.
+    #[inline]
+    pub(crate) fn of_send(objects: &Objects, dest: i32, tag: i32, comm: Comm) -> Result<Target> {
+        let core = &objects.comms.get(comm)?.core;
+        let place = match u32::try_from(dest).ok().and_then(|rank| core.peers().place(rank)) {
+            Some(place) => place.cast_signed(),
+            None if dest == PROC_NULL => PROC_NULL,
+            None => return Err(bad_rank("dest", dest, core, "or ")),
+        };
+        if tag < 0 {
+            return Err(bad_tag("tag", tag, ""));
+        }
+        Ok(Target { place, tag, core: Arc::clone(core) })
+    }
+
+    /// Checks the arguments of a receive or a probe.
+    ///
+    /// # Errors
+    /// As [`Target::of_send`].
+    #[inline]
+    pub(crate) fn of_recv(objects: &Objects, source: i32, tag: i32, comm: Comm) -> Result<Target> {
+        let core = &objects.comms.get(comm)?.core;
+        let place = match u32::try_from(source).ok().and_then(|rank| core.peers().place(rank)) {
+            Some(place) => place.cast_signed(),
+            None if source == PROC_NULL || source == ANY_SOURCE => source,
+            None => return Err(bad_rank("source", source, core, "MPI_ANY_SOURCE (-2) or ")),
+        };
+        if tag < 0 && tag != ANY_TAG {
+            return Err(bad_tag("tag", tag, ", or MPI_ANY_TAG (-1)"));
+        }
+        Ok(Target { place, tag, core: Arc::clone(core) })
+    }
+}
+
+/// Starts a send that is not buffered.
+///
+/// # Errors
+/// Those of the device.
+#[inline]
+pub(crate) fn begin_send(vci: &mut Vci, data: Segment, to: &Target, mode: SendMode) -> Result<RawReq> {
+    let mode = match mode {
+        SendMode::Standard | SendMode::Buffered => Mode::Standard,
+        SendMode::Synchronous => Mode::Sync,
+        SendMode::Ready => Mode::Ready,
+    };
+    vci.isend_raw(data, to.place, to.tag, to.core.out, mode).map_err(|e| failure(e, &to.core))
+}
+
+/// Starts a receive.
+///
+/// # Errors
+/// Those of the device.
+#[inline]
+pub(crate) fn begin_recv(vci: &mut Vci, room: Segment, from: &Target) -> Result<RawReq> {
+    vci.irecv_raw(room, from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))
+}
+
+impl Mpi {
+    /// Waits for a message whose memory is the caller's for the length of this call.
+    ///
+    /// # Errors
+    /// The failure of the message, which is over in any case.
+    pub(crate) fn wait_raw(&self, raw: RawReq, core: &CommCore) -> Result<Status> {
+        let waited = self.wait_until(|vci, _| vci.is_settled(raw).then(|| Ok(take(vci, raw, core))));
+        match waited {
+            Ok(Ok(status)) => Ok(status),
+            Ok(Err(e)) | Err(e) => {
+                // It may go on: after a failure that others than this process must know of, or if
+                // the device has failed as a whole.
+                let _ = self.with(|s| {
+                    s.dev.end_raw(raw);
+                    Ok(())
+                });
+                Err(e)
+            }
+        }
+    }
+
+    fn send_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        let (raw, core) = self.with(|s| {
+            let State { dev, objects } = s;
+            let target = Target::of_send(objects, dest, tag, comm)?;
+            let data = objects.types.segment(&buf)?;
+            if mode == SendMode::Buffered {
+                bsend::send(dev, &mut objects.buffers, data, &target)?;
+                return Ok((RawReq::NULL, target.core));
+            }
+            let raw = begin_send(dev, data, &target, mode)?;
+            if raw.is_over() {
+                dev.flush();
+            }
+            Ok((raw, target.core))
+        })?;
+        if raw.is_over() { Ok(()) } else { self.wait_raw(raw, &core).map(|_| ()) }
+    }
+
+    fn isend_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let target = Target::of_send(objects, dest, tag, comm)?;
+            let data = objects.types.segment(&buf)?;
+            if mode == SendMode::Buffered {
+                bsend::send(dev, &mut objects.buffers, data, &target)?;
+                return Ok(Request::COMPLETE);
+            }
+            let raw = begin_send(dev, data, &target, mode)?;
+            if raw.is_over() {
+                return Ok(Request::COMPLETE);
+            }
+            objects.requests.insert(Kind::Send(raw, target.core))
+        })
+    }
+
+    /// Sends a message (`MPI_Send`).
+    ///
+    /// # Errors
+    /// A bad argument; a peer that is lost.
+    #[inline]
+    pub fn send(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        self.send_in_mode(SendMode::Standard, buf, dest, tag, comm)
+    }
+
+    /// Sends a message that is copied to the attached buffer (`MPI_Bsend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`]; a buffer without room.
+    pub fn bsend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        self.send_in_mode(SendMode::Buffered, buf, dest, tag, comm)
+    }
+
+    /// Sends a message and waits until its receiver has matched it (`MPI_Ssend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    pub fn ssend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        self.send_in_mode(SendMode::Synchronous, buf, dest, tag, comm)
+    }
+
+    /// Sends a message whose receive is posted (`MPI_Rsend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    pub fn rsend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
+        self.send_in_mode(SendMode::Ready, buf, dest, tag, comm)
+    }
+
+    /// Starts to send a message (`MPI_Isend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    #[inline]
+    pub fn isend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.isend_in_mode(SendMode::Standard, buf, dest, tag, comm)
+    }
+
+    /// Starts a buffered send (`MPI_Ibsend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::bsend`].
+    pub fn ibsend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.isend_in_mode(SendMode::Buffered, buf, dest, tag, comm)
+    }
+
+    /// Starts a synchronous send (`MPI_Issend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    pub fn issend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.isend_in_mode(SendMode::Synchronous, buf, dest, tag, comm)
+    }
+
+    /// Starts a ready send (`MPI_Irsend`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`].
+    pub fn irsend(&self, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.isend_in_mode(SendMode::Ready, buf, dest, tag, comm)
+    }
+
+    /// Receives a message (`MPI_Recv`).
+    ///
+    /// # Errors
+    /// A bad argument; a message that does not fit; a peer that is lost.
+    #[inline]
+    pub fn recv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Status> {
+        let (raw, core) = self.with(|s| {
+            let State { dev, objects } = s;
+            let target = Target::of_recv(objects, source, tag, comm)?;
+            let room = objects.types.segment(&buf)?;
+            Ok((begin_recv(dev, room, &target)?, target.core))
+        })?;
+        if raw.is_over() { Ok(Status::OF_NOBODY) } else { self.wait_raw(raw, &core) }
+    }
+
+    /// Starts to receive a message (`MPI_Irecv`).
+    ///
+    /// # Errors
+    /// A bad argument; a peer that is lost.
+    #[inline]
+    pub fn irecv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let target = Target::of_recv(objects, source, tag, comm)?;
+            let room = objects.types.segment(&buf)?;
+            let raw = begin_recv(dev, room, &target)?;
+            if raw.is_over() {
+                return Ok(Request::FROM_NOBODY);
+            }
+            objects.requests.insert(Kind::Recv(raw, target.core))
+        })
+    }
+
+    /// Starts a receive and a send, and returns both.
+    fn begin_both(
+        &self,
+        (data, dest, send_tag): (Buf, i32, i32),
+        (room, source, recv_tag): (Buf, i32, i32),
+        comm: Comm,
+    ) -> Result<(RawReq, RawReq, Arc<CommCore>)> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let to = Target::of_send(objects, dest, send_tag, comm)?;
+            let from = Target::of_recv(objects, source, recv_tag, comm)?;
+            let (data, room) = (objects.types.segment(&data)?, objects.types.segment(&room)?);
+            let receive = begin_recv(dev, room, &from)?;
+            match begin_send(dev, data, &to, SendMode::Standard) {
+                Ok(send) => Ok((send, receive, to.core)),
+                Err(e) => {
+                    dev.end_raw(receive);
+                    Err(e)
+                }
+            }
+        })
+    }
+
+    /// Sends a message and receives one (`MPI_Sendrecv`).
+    ///
+    /// # Errors
+    /// As [`Mpi::send`] and [`Mpi::recv`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn sendrecv(
+        &self,
+        data: Buf,
+        dest: i32,
+        send_tag: i32,
+        room: Buf,
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Status> {
+        let (send, receive, core) =
+            self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
+        let received = if receive.is_over() { Ok(Status::OF_NOBODY) } else { self.wait_raw(receive, &core) };
+        let sent = if send.is_over() { Ok(Status::EMPTY) } else { self.wait_raw(send, &core) };
+        sent.and(received)
+    }
+
+    /// Starts to send a message and to receive one (`MPI_Isendrecv`).
+    ///
+    /// # Errors
+    /// As [`Mpi::isend`] and [`Mpi::irecv`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn isendrecv(
+        &self,
+        data: Buf,
+        dest: i32,
+        send_tag: i32,
+        room: Buf,
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Request> {
+        let (send, receive, core) =
+            self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
+        self.with(|s| s.objects.requests.insert(Kind::Both(send, receive, core)))
+    }
+
+    /// Sends a message and receives one into the same buffer (`MPI_Sendrecv_replace`).
+    ///
+    /// # Errors
+    /// As [`Mpi::sendrecv`].
+    pub fn sendrecv_replace(
+        &self,
+        buf: Buf,
+        dest: i32,
+        send_tag: i32,
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Status> {
+        let mut request = self.isendrecv_replace(buf, dest, send_tag, source, recv_tag, comm)?;
+        let result = self.wait(&mut request);
+        if !request.is_null() {
+            // It goes on, after a failure that this process must know of; its memory is wanted back.
+            self.with(|s| {
+                let entry = s.objects.requests.table.remove(request)?;
+                entry.kind.end_now(&mut s.dev);
+                Ok(())
+            })?;
+        }
+        result
+    }
+
+    /// Starts both for a replacement: the data is copied first, and the device keeps it.
+    fn begin_replace(
+        &self,
+        buf: Buf,
+        (dest, send_tag): (i32, i32),
+        (source, recv_tag): (i32, i32),
+        comm: Comm,
+    ) -> Result<(ch3_shim::Request, RawReq, Arc<CommCore>)> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let to = Target::of_send(objects, dest, send_tag, comm)?;
+            let from = Target::of_recv(objects, source, recv_tag, comm)?;
+            let mut data = objects.types.segment(&buf)?;
+            let mut packed = Vec::with_capacity(data.total());
+            data.pack_vec(data.total(), &mut packed);
+            let receive = begin_recv(dev, objects.types.segment(&buf)?, &from)?;
+            match dev.isend(packed, to.place, to.tag, to.core.out) {
+                Ok(send) => Ok((send, receive, to.core)),
+                Err(failed) => {
+                    dev.end_raw(receive);
+                    Err(failure(failed.error, &to.core))
+                }
+            }
+        })
+    }
+
+    /// Starts to send a message and to receive one into the same buffer
+    /// (`MPI_Isendrecv_replace`).
+    ///
+    /// # Errors
+    /// As [`Mpi::isendrecv`].
+    pub fn isendrecv_replace(
+        &self,
+        buf: Buf,
+        dest: i32,
+        send_tag: i32,
+        source: i32,
+        recv_tag: i32,
+        comm: Comm,
+    ) -> Result<Request> {
+        let (send, receive, core) = self.begin_replace(buf, (dest, send_tag), (source, recv_tag), comm)?;
+        self.with(|s| s.objects.requests.insert(Kind::Replace(Box::new(send), receive, core)))
+    }
+}

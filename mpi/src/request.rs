@@ -1,0 +1,309 @@
+//! Requests: one kind of object for all operations that end later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ch3_shim::{RawReq, Vci};
+
+use crate::comm::CommCore;
+use crate::error::{Class, MpiError, Result};
+use crate::greq::Generalized;
+use crate::handle::{Request, Table};
+use crate::instance::Objects;
+use crate::persistent::Persistent;
+use crate::status::Status;
+use crate::task::{Call, Progress, Task};
+
+/// What a request stands for.
+pub(crate) enum Kind {
+    /// A send of the device.
+    Send(RawReq, Arc<CommCore>),
+    /// A receive of the device.
+    Recv(RawReq, Arc<CommCore>),
+    /// A send and a receive, whose status counts.
+    Both(RawReq, RawReq, Arc<CommCore>),
+    /// A send whose data the device keeps, and a receive, whose status counts.
+    Replace(Box<ch3_shim::Request>, RawReq, Arc<CommCore>),
+    /// A task; `None` while a function of the program is called for it.
+    Task(Option<Box<dyn Task>>),
+    /// An operation that is over, with its result.
+    Over(Result<Status>),
+    /// An operation that can be started again and again.
+    Persistent(Box<Persistent>),
+    /// An operation of the program's.
+    Generalized(Arc<Generalized>),
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Send(..) => "Send",
+            Kind::Recv(..) => "Recv",
+            Kind::Both(..) | Kind::Replace(..) => "Both",
+            Kind::Task(_) => "Task",
+            Kind::Over(_) => "Over",
+            Kind::Persistent(_) => "Persistent",
+            Kind::Generalized(_) => "Generalized",
+        })
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub kind: Kind,
+    /// True if the program has freed it: nobody asks for its result.
+    pub freed: bool,
+}
+
+/// The requests of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    pub table: Table<Request, Entry>,
+    /// Those whose task is not over.
+    tasks: Vec<Request>,
+}
+
+impl Requests {
+    /// Adds a request. That of a task is advanced from now on.
+    ///
+    /// # Errors
+    /// If there are too many.
+    pub(crate) fn insert(&mut self, kind: Kind) -> Result<Request> {
+        let is_task = matches!(kind, Kind::Task(_));
+        let request = self.table.insert(Entry { kind, freed: false })?;
+        if is_task {
+            self.tasks.push(request);
+        }
+        Ok(request)
+    }
+
+    /// Advances the task of a persistent request from now on.
+    pub(crate) fn begin_task(&mut self, request: Request) {
+        self.tasks.push(request);
+    }
+
+    /// Returns a task to its request after a function of the program was called for it.
+    pub(crate) fn put_task_back(&mut self, request: Request, task: Box<dyn Task>) {
+        if let Some(entry) = self.table.find_mut(request)
+            && let Some(place) = entry.task_place()
+        {
+            *place = Some(task);
+        }
+    }
+
+    /// Returns true if messages of a communicator are under way.
+    pub(crate) fn has_messages(&self, vci: &Vci, core: &Arc<CommCore>) -> bool {
+        self.table.iter().any(|(_, entry)| entry.kind.is_on(core) && !entry.kind.is_settled(vci))
+    }
+}
+
+impl Entry {
+    fn task_place(&mut self) -> Option<&mut Option<Box<dyn Task>>> {
+        match &mut self.kind {
+            Kind::Task(place) => Some(place),
+            Kind::Persistent(p) => match p.current.as_mut() {
+                Some(Kind::Task(place)) => Some(place),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Sets the result of its task.
+    fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) {
+        match &mut self.kind {
+            Kind::Persistent(p) => p.task_over(task, result),
+            kind => *kind = Kind::Over(result),
+        }
+    }
+}
+
+impl Kind {
+    /// Returns true if the operation is over, or a wait for it has to end. An inactive persistent
+    /// request is over.
+    #[inline]
+    pub(crate) fn is_settled(&self, vci: &Vci) -> bool {
+        match self {
+            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.is_settled(*raw),
+            Kind::Both(send, recv, _) => vci.is_settled(*send) && vci.is_settled(*recv),
+            Kind::Replace(send, recv, _) => vci.is_settled(send.raw()) && vci.is_settled(*recv),
+            Kind::Task(_) => false,
+            Kind::Over(_) => true,
+            Kind::Persistent(p) => p.current.as_ref().is_none_or(|current| current.is_settled(vci)),
+            Kind::Generalized(g) => g.is_complete(),
+        }
+    }
+
+    /// Returns true if the operation is over, so that its request can be used up.
+    pub(crate) fn is_over(&self, vci: &Vci) -> bool {
+        match self {
+            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.is_finished(*raw),
+            Kind::Both(send, recv, _) => vci.is_finished(*send) && vci.is_finished(*recv),
+            Kind::Replace(send, recv, _) => vci.is_finished(send.raw()) && vci.is_finished(*recv),
+            Kind::Persistent(p) => p.current.as_ref().is_none_or(|current| current.is_over(vci)),
+            other => other.is_settled(vci),
+        }
+    }
+
+    /// Returns true if it is a message of this communicator.
+    fn is_on(&self, core: &Arc<CommCore>) -> bool {
+        match self {
+            Kind::Send(_, own) | Kind::Recv(_, own) | Kind::Both(_, _, own) | Kind::Replace(_, _, own) => {
+                Arc::ptr_eq(own, core)
+            }
+            Kind::Persistent(p) => p.current.as_ref().is_some_and(|current| current.is_on(core)),
+            Kind::Task(_) | Kind::Over(_) | Kind::Generalized(_) => false,
+        }
+    }
+
+    /// Returns true if waiting for any request passes this one over: an inactive persistent one.
+    pub(crate) fn is_inactive(&self) -> bool {
+        matches!(self, Kind::Persistent(p) if p.current.is_none())
+    }
+
+    /// Takes the result of an operation that is over.
+    pub(crate) fn result(self, vci: &mut Vci) -> Result<Status> {
+        match self {
+            Kind::Send(raw, core) => take(vci, raw, &core).map(|s| Status::of_send(s.cancelled)),
+            Kind::Recv(raw, core) => take(vci, raw, &core),
+            Kind::Both(send, recv, core) => {
+                let sent = take(vci, send, &core);
+                let received = take(vci, recv, &core);
+                sent.and(received)
+            }
+            Kind::Replace(send, recv, core) => {
+                let sent = vci.wait(*send).map_err(|failed| failure(failed.error, &core));
+                let received = take(vci, recv, &core);
+                sent.and(received)
+            }
+            Kind::Over(result) => result,
+            Kind::Task(_) | Kind::Persistent(_) | Kind::Generalized(_) => Ok(Status::EMPTY),
+        }
+    }
+
+    /// Asks for the operation to be cancelled. It still has to be waited for.
+    pub(crate) fn cancel(&self, vci: &mut Vci) -> Result<()> {
+        match self {
+            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.cancel_raw(*raw),
+            Kind::Both(send, recv, _) => {
+                vci.cancel_raw(*send);
+                vci.cancel_raw(*recv);
+            }
+            Kind::Replace(send, recv, _) => {
+                vci.cancel(send);
+                vci.cancel_raw(*recv);
+            }
+            Kind::Over(_) | Kind::Generalized(_) => {}
+            Kind::Persistent(p) => match &p.current {
+                Some(current) => return current.cancel(vci),
+                None => {
+                    let text = "the persistent request is not active: start it before it is cancelled";
+                    return Err(MpiError::new(Class::REQUEST, text));
+                }
+            },
+            Kind::Task(_) => {
+                let text =
+                    "the request is that of a collective operation, which cannot be cancelled: wait for it";
+                return Err(MpiError::new(Class::REQUEST, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the messages whose memory is wanted back at once.
+    pub(crate) fn end_now(self, vci: &mut Vci) {
+        match self {
+            Kind::Send(raw, _) | Kind::Recv(raw, _) | Kind::Replace(_, raw, _) => vci.end_raw(raw),
+            Kind::Both(send, recv, _) => {
+                vci.end_raw(send);
+                vci.end_raw(recv);
+            }
+            Kind::Task(_) | Kind::Over(_) | Kind::Persistent(_) | Kind::Generalized(_) => {}
+        }
+    }
+
+    /// Lets the operation end by itself. Returns false if it is a task, which needs its request.
+    pub(crate) fn let_go(&mut self, vci: &mut Vci) -> bool {
+        match self {
+            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.free_raw(*raw),
+            Kind::Both(send, recv, _) => {
+                vci.free_raw(*send);
+                vci.free_raw(*recv);
+            }
+            // The device frees the send when its handle is dropped.
+            Kind::Replace(_, recv, _) => vci.free_raw(*recv),
+            Kind::Persistent(p) => return p.current.as_mut().is_none_or(|current| current.let_go(vci)),
+            Kind::Task(_) => return false,
+            Kind::Over(_) | Kind::Generalized(_) => {}
+        }
+        true
+    }
+}
+
+/// Takes the result of a message: its status, with the sender's rank in the communicator.
+pub(crate) fn take(vci: &mut Vci, raw: RawReq, core: &CommCore) -> Result<Status> {
+    match vci.take_raw(raw) {
+        Ok(status) => Ok(Status::of_message(status, core)),
+        Err(e) => Err(failure(e, core)),
+    }
+}
+
+/// Returns the error of a message, with ranks of the communicator.
+#[cold]
+pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> {
+    match error {
+        ch3_shim::Error::Truncated { status, sent } => {
+            let status = Status::of_message(status, core);
+            let text = format!(
+                "the message of {sent} bytes from rank {} with tag {} does not fit the receive's buffer of {} bytes; \
+                 make that larger",
+                status.source, status.tag, status.count_bytes
+            );
+            MpiError::new(Class::TRUNCATE, text)
+        }
+        other => other.into(),
+    }
+}
+
+impl Objects {
+    /// Advances all tasks. Returns the first call of a function of the program that one of them
+    /// needs.
+    #[inline]
+    pub(crate) fn advance_tasks(&mut self, vci: &mut Vci) -> Option<Call> {
+        if self.requests.tasks.is_empty() { None } else { self.advance_some(vci) }
+    }
+
+    fn advance_some(&mut self, vci: &mut Vci) -> Option<Call> {
+        let mut at = 0;
+        while let Some(&request) = self.requests.tasks.get(at) {
+            let place = self.requests.table.find_mut(request).and_then(Entry::task_place);
+            let Some(place) = place else {
+                self.requests.tasks.swap_remove(at);
+                continue;
+            };
+            at += 1;
+            // One that a function of the program is called for goes on later.
+            let Some(mut task) = place.take() else { continue };
+            match task.advance(vci, self) {
+                Progress::Blocked => self.requests.put_task_back(request, task),
+                Progress::Call(function) => return Some(Call { request, task, function }),
+                Progress::Done(result) => {
+                    at -= 1;
+                    self.requests.tasks.swap_remove(at);
+                    self.end_task(request, task, result);
+                }
+            }
+        }
+        None
+    }
+
+    fn end_task(&mut self, request: Request, task: Box<dyn Task>, result: Result<Status>) {
+        let Some(entry) = self.requests.table.find_mut(request) else { return };
+        entry.task_over(task, result);
+        if entry.freed {
+            // It was found above.
+            let _ = self.requests.table.remove(request);
+        }
+    }
+}

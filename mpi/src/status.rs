@@ -1,0 +1,58 @@
+//! The status of a finished operation.
+
+use ch3_shim::Status as DeviceStatus;
+
+use crate::comm::CommCore;
+use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
+
+/// The status of a finished operation (`MPI_Status`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Rank of the sender in the communicator.
+    pub source: i32,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Error code of the operation; set by calls that finish several operations.
+    pub error: i32,
+    /// Bytes of the message.
+    pub count_bytes: i64,
+    /// True if the operation was cancelled.
+    pub cancelled: bool,
+}
+
+impl Status {
+    /// The status of no operation.
+    pub const EMPTY: Status =
+        Status { source: ANY_SOURCE, tag: ANY_TAG, error: 0, count_bytes: 0, cancelled: false };
+
+    /// The status of a receive from nobody.
+    pub const OF_NOBODY: Status = Status { source: PROC_NULL, ..Status::EMPTY };
+
+    /// Creates the status of a message, with the sender's rank in the communicator.
+    #[inline]
+    pub(crate) fn of_message(status: DeviceStatus, core: &CommCore) -> Status {
+        let source = match u32::try_from(status.source) {
+            Ok(place) => core.peers().rank(place).map_or(ANY_SOURCE, u32::cast_signed),
+            Err(_) => status.source,
+        };
+        Status {
+            source,
+            tag: status.tag,
+            error: 0,
+            count_bytes: i64::try_from(status.len).unwrap_or(i64::MAX),
+            cancelled: status.cancelled,
+        }
+    }
+
+    /// Creates the status of a send, of which only the cancellation means something.
+    #[inline]
+    pub(crate) fn of_send(cancelled: bool) -> Status {
+        Status { cancelled, ..Status::EMPTY }
+    }
+}
+
+impl Default for Status {
+    fn default() -> Status {
+        Status::EMPTY
+    }
+}

@@ -1,0 +1,50 @@
+//! Operations that go on in steps: a collective, the making of a communicator.
+//!
+//! A task is kept in its request. Every call that makes progress advances all of them.
+
+use std::fmt;
+
+use ch3_shim::Vci;
+
+use crate::error::Result;
+use crate::handle::Request;
+use crate::instance::Objects;
+use crate::status::Status;
+
+/// The state of a task after it has gone as far as it can.
+pub(crate) enum Progress {
+    /// It waits for messages, or for another task.
+    Blocked,
+    /// It waits for a function of the program to be called, after which [`Task::called`] is.
+    Call(Box<dyn FnOnce() + Send>),
+    /// It is over.
+    Done(Result<Status>),
+}
+
+/// An operation that goes on in steps.
+pub(crate) trait Task: Send {
+    /// Goes on as far as it can without waiting. It is not called again after its end.
+    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress;
+
+    /// Notes that the function of the program was called.
+    fn called(&mut self) {}
+
+    /// Prepares a task that is over for its next run, of a persistent operation.
+    ///
+    /// # Errors
+    /// If it cannot begin.
+    fn restart(&mut self, objects: &mut Objects) -> Result<()>;
+}
+
+impl fmt::Debug for dyn Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Task")
+    }
+}
+
+/// A call of a function of the program, for a task.
+pub(crate) struct Call {
+    pub request: Request,
+    pub task: Box<dyn Task>,
+    pub function: Box<dyn FnOnce() + Send>,
+}
