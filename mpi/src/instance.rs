@@ -72,15 +72,22 @@ impl Mpi {
     /// Joins the job at a thread level (`MPI_Init_thread`); error codes are those of `codes`.
     ///
     /// # Errors
-    /// As [`Builder::build`]; a level that MPI does not have.
+    /// As [`Builder::build`] and [`Mpi::on`].
     pub fn init(builder: Builder, required: i32, codes: Arc<Codes>) -> Result<Mpi> {
+        Mpi::on(builder.build()?, required, codes)
+    }
+
+    /// Works like [`Mpi::init`] on a device that has joined its job and was not used yet.
+    ///
+    /// # Errors
+    /// A level that MPI does not have; a device that has duplicated communicators.
+    pub fn on(mut dev: Device, required: i32, codes: Arc<Codes>) -> Result<Mpi> {
         if !(THREAD_SINGLE..=THREAD_MULTIPLE).contains(&required) {
             let text = format!(
                 "required thread level is {required}; levels are {THREAD_SINGLE} to {THREAD_MULTIPLE}"
             );
             return Err(MpiError::new(Class::ARG, text));
         }
-        let mut dev = builder.build()?;
         let (comms, contexts) = Contexts::at_init(&mut dev)?;
         let objects = Objects {
             comms,

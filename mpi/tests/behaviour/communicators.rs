@@ -1,0 +1,209 @@
+//! Communicators: who is in them, that their messages do not meet, that their ids return.
+
+use netmod_mpi::consts::{COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL};
+use netmod_mpi::handle::{Comm, Group, Info, Request};
+use netmod_mpi::{Class, Mpi};
+
+use crate::job::{WORLD, meet, recv, run, send};
+
+/// Checks that messages of one communicator are not received in another.
+fn stay_apart(mpi: &Mpi, a: Comm, b: Comm) {
+    let (me, n) = (mpi.comm_rank(a).expect("rank"), mpi.comm_size(a).expect("size"));
+    let (next, before) = ((me + 1) % n, (me + n - 1) % n);
+    send(mpi, &[1], next, 0, a).expect("send");
+    send(mpi, &[2], next, 0, b).expect("send");
+    assert_eq!(recv(mpi, 1, before, 0, b).expect("recv").0, [2]);
+    assert_eq!(recv(mpi, 1, before, 0, a).expect("recv").0, [1]);
+}
+
+#[test]
+fn duplicates_keep_messages_apart() {
+    for ranks in [1, 2, 3, 5] {
+        run(ranks, |mpi, me| {
+            let mut one = mpi.comm_dup(WORLD).expect("dup");
+            let mut two = mpi.comm_dup(one).expect("dup");
+            assert_eq!(mpi.comm_rank(two), Ok(me));
+            for (a, b) in [(WORLD, one), (one, two), (WORLD, two)] {
+                stay_apart(mpi, a, b);
+                assert_eq!(mpi.comm_compare(a, b), Ok(CONGRUENT));
+            }
+            assert_eq!(mpi.comm_compare(one, one), Ok(IDENT));
+            mpi.comm_free(&mut one).expect("free");
+            mpi.comm_free(&mut two).expect("free");
+        });
+    }
+}
+
+/// There are 2048 ids: more communicators than that are made, one after the other.
+#[test]
+fn ids_return_when_communicators_are_freed() {
+    run(2, |mpi, _| {
+        let mut kept = Vec::new();
+        for i in 0..2500 {
+            let mut comm = mpi.comm_dup(WORLD).expect("dup");
+            if i % 500 == 0 {
+                kept.push(comm);
+            } else {
+                mpi.comm_free(&mut comm).expect("free");
+            }
+        }
+        stay_apart(mpi, kept[0], kept[4]);
+        kept.iter_mut().for_each(|comm| mpi.comm_free(comm).expect("free"));
+    });
+}
+
+#[test]
+fn too_many_communicators_are_told() {
+    run(2, |mpi, _| {
+        let mut all = Vec::new();
+        let error = loop {
+            match mpi.comm_dup(WORLD) {
+                Ok(comm) => all.push(comm),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!((all.len(), error.class), (2046, Class::OTHER));
+        assert!(error.text.contains("no context id is left"), "{}", error.text);
+        mpi.comm_free(&mut all[1000]).expect("free");
+        all[1000] = mpi.comm_dup(WORLD).expect("one is free again");
+        all.iter_mut().for_each(|comm| mpi.comm_free(comm).expect("free"));
+    });
+}
+
+/// A receive that is under way keeps its context: another communicator does not get its message.
+#[test]
+fn an_id_stays_while_messages_are_under_way() {
+    run(2, |mpi, me| {
+        let mut comm = mpi.comm_dup(WORLD).expect("dup");
+        let mut room = [0];
+        let mut receive = Request::NULL;
+        if me == 1 {
+            receive = mpi.irecv(crate::job::ints(&mut room), 0, 3, comm).expect("irecv");
+        } else {
+            meet(mpi, WORLD);
+            send(mpi, &[1], 1, 3, comm).expect("send");
+        }
+        mpi.comm_free(&mut comm).expect("free");
+        if me == 1 {
+            // A new one of this process alone would have the lowest free id.
+            let mut own = mpi.comm_dup(Comm::SELF).expect("dup");
+            send(mpi, &[9], 0, 3, own).expect("send");
+            assert_eq!(recv(mpi, 1, 0, 3, own).expect("recv").0, [9]);
+            mpi.comm_free(&mut own).expect("free");
+            meet(mpi, WORLD);
+            mpi.wait(&mut receive).expect("wait");
+            assert_eq!(room, [1]);
+        }
+    });
+}
+
+#[test]
+fn splits_order_by_key() {
+    run(6, |mpi, me| {
+        let color = if me == 5 { UNDEFINED } else { me % 2 };
+        let comm = mpi.comm_split(WORLD, color, 10 - me).expect("split");
+        if me == 5 {
+            assert!(comm.is_null());
+        } else {
+            let expected: &[i32] = if color == 0 { &[4, 2, 0] } else { &[3, 1] };
+            let rank = expected.iter().position(|r| *r == me).expect("a member") as i32;
+            assert_eq!((mpi.comm_rank(comm), mpi.comm_size(comm)), (Ok(rank), Ok(expected.len() as i32)));
+            let (world, part) = (mpi.comm_group(WORLD).expect("group"), mpi.comm_group(comm).expect("group"));
+            let ranks: Vec<i32> = (0..expected.len() as i32).collect();
+            assert_eq!(mpi.group_translate_ranks(part, &ranks, world).expect("ranks"), expected);
+            assert_eq!(mpi.comm_compare(comm, WORLD), Ok(UNEQUAL));
+            // Equal keys keep the order of ranks.
+            let again = mpi.comm_split(comm, 0, 0).expect("split");
+            assert_eq!(mpi.comm_compare(comm, again), Ok(CONGRUENT));
+            let back = mpi.comm_split(comm, 0, me).expect("split");
+            assert_eq!(mpi.comm_compare(comm, back), Ok(SIMILAR));
+            for comm in [comm, again, back] {
+                mpi.comm_free(&mut { comm }).expect("free");
+            }
+            for group in [world, part] {
+                mpi.group_free(&mut { group }).expect("free");
+            }
+        }
+    });
+}
+
+#[test]
+fn parts_of_a_job_agree_by_themselves() {
+    run(5, |mpi, me| {
+        let world = mpi.comm_group(WORLD).expect("group");
+        let odd = mpi.group_incl(world, &[3, 1]).expect("group");
+        let all = mpi.comm_create(WORLD, odd).expect("create");
+        let own = mpi.comm_create_group(WORLD, odd, 7).expect("create");
+        if me % 2 == 0 {
+            assert!(all.is_null() && own.is_null());
+        } else {
+            assert_eq!((mpi.comm_size(own), mpi.comm_rank(own)), (Ok(2), Ok(i32::from(me == 1))));
+            stay_apart(mpi, all, own);
+            mpi.comm_free(&mut { all }).expect("free");
+            mpi.comm_free(&mut { own }).expect("free");
+        }
+        // Everybody is in a group of two or three, at the same time.
+        let mine = if me < 2 { [0, 1].as_slice() } else { &[2, 3, 4] };
+        let mine = mpi.group_incl(world, mine).expect("group");
+        let mut comm = mpi.comm_create_group(WORLD, mine, 0).expect("create");
+        meet(mpi, comm);
+        let alien = mpi.comm_create(comm, world).expect_err("not part of it");
+        assert_eq!(alien.class, Class::GROUP);
+        mpi.comm_free(&mut comm).expect("free");
+        assert!(mpi.comm_create(WORLD, Group::EMPTY).expect("create").is_null());
+        assert!(mpi.comm_create_group(WORLD, Group::EMPTY, 1).expect("create").is_null());
+        for group in [world, odd, mine] {
+            mpi.group_free(&mut { group }).expect("free");
+        }
+    });
+}
+
+#[test]
+fn duplications_go_on_beside_other_calls() {
+    run(3, |mpi, me| {
+        let (one, a) = mpi.comm_idup(WORLD).expect("idup");
+        let (two, b) = mpi.comm_idup(WORLD).expect("idup");
+        // A blocking one overtakes them.
+        let three = mpi.comm_dup(WORLD).expect("dup");
+        assert_eq!(mpi.comm_rank(one), Ok(me));
+        let mut requests = [b, a];
+        mpi.waitall(&mut requests, |_, _, error| assert!(error.is_none())).expect("waitall");
+        stay_apart(mpi, one, two);
+        stay_apart(mpi, two, three);
+        for comm in [one, two, three] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
+    });
+}
+
+#[test]
+fn processes_of_a_node_are_found() {
+    run(3, |mpi, me| {
+        let mut comm = mpi.comm_split_type(WORLD, COMM_TYPE_SHARED, me, Info::NULL).expect("split");
+        assert_eq!(mpi.comm_size(comm), Ok(3));
+        mpi.comm_disconnect(&mut comm).expect("disconnect");
+        let none = mpi.comm_split_type(WORLD, UNDEFINED, 0, Info::NULL).expect("split");
+        assert!(none.is_null());
+        assert_eq!(mpi.comm_split_type(WORLD, 77, 0, Info::NULL).expect_err("no such kind").class, Class::ARG);
+    });
+}
+
+#[test]
+fn names_and_hints() {
+    run(1, |mpi, _| {
+        assert_eq!(mpi.comm_get_name(WORLD), Ok("MPI_COMM_WORLD".to_owned()));
+        let info = mpi.info_create().expect("info");
+        mpi.info_set(info, "hint", "yes").expect("set");
+        let comm = mpi.comm_dup_with_info(WORLD, info).expect("dup");
+        assert_eq!(mpi.comm_get_name(comm), Ok(String::new()));
+        let long = "é".repeat(100);
+        mpi.comm_set_name(comm, &long).expect("name");
+        assert_eq!(mpi.comm_get_name(comm).expect("name").len(), 126);
+        let hints = mpi.comm_get_info(comm).expect("info");
+        assert_eq!(mpi.info_get(hints, "hint"), Ok(Some("yes".to_owned())));
+        for info in [info, hints] {
+            mpi.info_free(&mut { info }).expect("free");
+        }
+        mpi.comm_free(&mut { comm }).expect("free");
+    });
+}

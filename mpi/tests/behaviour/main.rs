@@ -1,0 +1,13 @@
+//! The behaviour of the library: jobs whose ranks are threads of the test.
+
+#![allow(unsafe_code)]
+
+mod attributes;
+mod buffered;
+mod communicators;
+mod handles;
+mod job;
+mod messages;
+mod persistent;
+mod requests;
+mod threads;
