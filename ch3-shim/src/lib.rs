@@ -71,7 +71,7 @@ pub use config::Config;
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
     Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage,
-    SharedRequest, SomeFailed, VcReport, Vci, Waitable,
+    SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
 };
 pub use error::{Error, Result};
 pub use netmod_core::Break;

@@ -146,12 +146,12 @@ impl EventFd {
         let _ = unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes it unreadable.
-    pub(crate) fn drain(&self) {
+    /// Makes it unreadable. Returns true if it was readable.
+    pub(crate) fn drain(&self) -> bool {
         let mut count = 0u64;
         // It fails only if it was not readable.
         // SAFETY: the call fills the 8 bytes of `count`.
-        let _ = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) == 8 }
     }
 }
 

@@ -103,6 +103,37 @@ fn test_until_makes_one_step() {
     dev.finalize().expect("finalize");
 }
 
+/// A thread that waits for nothing is woken by another, however long it has slept.
+#[test]
+fn a_sleeping_wait_lets_others_have_the_device() {
+    let mut dev = alone();
+    let waker = dev.waker().expect("a waker");
+    let (asked, wait_is_on) = std::sync::mpsc::channel();
+    let other = waker.clone();
+    let thread = std::thread::spawn(move || {
+        let waker = dev.waker().expect("the same waker");
+        let _ = asked.send(());
+        let mut wanted = 0;
+        for _ in 0..50 {
+            dev.wait_until(Time::NEVER, |_| waker.is_wanted()).expect("a wait");
+            wanted += 1;
+            while waker.is_wanted() {
+                std::thread::yield_now();
+            }
+        }
+        dev.finalize().expect("finalize");
+        wanted
+    });
+    wait_is_on.recv().expect("the thread");
+    while !thread.is_finished() {
+        other.want();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        other.got();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(thread.join().expect("a thread"), 50);
+}
+
 #[test]
 fn a_job_of_one_is_on_one_node() {
     let mut dev = alone();

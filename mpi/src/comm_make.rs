@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ch3_shim::Vci;
 
-use crate::attr::Attrs;
 use crate::comm::{CommCore, Communicator};
 use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_RESOURCE_GUIDED, COMM_TYPE_SHARED, UNDEFINED,
@@ -13,7 +12,7 @@ use crate::consts::{
 use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
-use crate::handle::{Comm, Group, Info, Keyval, Request};
+use crate::handle::{Comm, Group, Info, Request};
 use crate::instance::{Mpi, Objects, State};
 use crate::ranks::Ranks;
 use crate::request::Kind;
@@ -47,17 +46,6 @@ impl Objects {
         let errhandler = self.comms.get(parent)?.errhandler;
         self.errhandlers.hold(errhandler)?;
         self.comms.insert(Communicator::new(core, "", errhandler))
-    }
-
-    /// Gives a communicator the copies of attributes.
-    fn adopt_attrs(&mut self, comm: Comm, copies: &[(Keyval, usize)]) -> Result<()> {
-        let mut attrs = Attrs::default();
-        for (keyval, value) in copies {
-            self.keyvals.hold(*keyval)?;
-            attrs.set(*keyval, *value);
-        }
-        self.comms.get_mut(comm)?.attrs = attrs;
-        Ok(())
     }
 
     /// Removes a communicator, whose attributes were deleted.

@@ -14,7 +14,7 @@ use crate::request::{Kind, failure};
 use crate::status::Status;
 
 /// The result of an operation, as far as it is known under the lock.
-enum Ended {
+pub(crate) enum Ended {
     /// The result.
     Now(Result<Status>),
     /// The program's function tells it.
@@ -33,19 +33,19 @@ impl Ended {
 
 /// Returns true if there is nothing to wait for.
 #[inline]
-fn is_nothing(request: Request) -> bool {
+pub(crate) fn is_nothing(request: Request) -> bool {
     request.is_null() || request == Request::COMPLETE || request == Request::FROM_NOBODY
 }
 
 /// Returns the status of a request that is nothing to wait for.
 #[inline]
-fn status_of_nothing(request: Request) -> Status {
+pub(crate) fn status_of_nothing(request: Request) -> Status {
     if request == Request::FROM_NOBODY { Status::OF_NOBODY } else { Status::EMPTY }
 }
 
 impl Objects {
     /// Checks that a request exists.
-    fn check_request(&self, request: Request) -> Result<()> {
+    pub(crate) fn check_request(&self, request: Request) -> Result<()> {
         if is_nothing(request) {
             return Ok(());
         }
@@ -60,7 +60,7 @@ impl Objects {
     /// Returns true if a wait for this request is over. One that does not exist is: another thread
     /// has used it up.
     #[inline]
-    fn is_settled(&self, vci: &Vci, request: Request) -> bool {
+    pub(crate) fn is_settled(&self, vci: &Vci, request: Request) -> bool {
         is_nothing(request)
             || self.requests.table.find(request).is_none_or(|entry| entry.kind.is_settled(vci))
     }
@@ -128,7 +128,7 @@ impl Mpi {
         }
     }
 
-    fn check_requests(&self, requests: &[Request]) -> Result<()> {
+    pub(crate) fn check_requests(&self, requests: &[Request]) -> Result<()> {
         self.with(|s| {
             requests.iter().enumerate().try_for_each(|(i, r)| {
                 s.objects
@@ -282,24 +282,6 @@ impl Mpi {
         self.end_all(requests, which.into_iter(), report).map(|()| count)
     }
 
-    /// Returns true and the status if a request is over, which is not used up
-    /// (`MPI_Request_get_status`).
-    ///
-    /// # Errors
-    /// A bad request.
-    pub fn request_get_status(&self, request: Request) -> Result<(bool, Status)> {
-        self.with(|s| s.objects.check_request(request))?;
-        let seen = self.test_until(|vci, objects| {
-            let settled = objects.is_settled(vci, request);
-            settled.then(|| Ok(objects.peek(vci, request)))
-        })?;
-        match seen {
-            None => Ok((false, Status::EMPTY)),
-            Some(Ended::Now(result)) => result.map(|status| (true, status)),
-            Some(Ended::Ask(g)) => g.query().map(|status| (true, status)),
-        }
-    }
-
     /// Gives a request up, whose operation ends by itself, and sets it to null
     /// (`MPI_Request_free`).
     ///
@@ -381,7 +363,7 @@ impl Objects {
     /// Returns the indices of the requests that are over, or of one that a failure keeps from
     /// finishing if none is. `None` if a wait for them goes on; `Some(None)` if there is none to
     /// wait for.
-    fn settled(&self, vci: &Vci, requests: &[Request]) -> Option<Option<Vec<usize>>> {
+    pub(crate) fn settled(&self, vci: &Vci, requests: &[Request]) -> Option<Option<Vec<usize>>> {
         let active = |i: &usize| !self.is_passed_over(requests[*i]);
         let all = || (0..requests.len()).filter(active);
         let mut which: Vec<usize> = all().filter(|i| self.is_over(vci, requests[*i])).collect();
@@ -393,24 +375,6 @@ impl Objects {
             true if all().next().is_some() => None,
             true => Some(None),
         }
-    }
-
-    /// Returns the result of a request that is settled, which is not used up.
-    fn peek(&mut self, vci: &mut Vci, request: Request) -> Ended {
-        if is_nothing(request) {
-            return Ended::Now(Ok(status_of_nothing(request)));
-        }
-        let Some(entry) = self.requests.table.find_mut(request) else {
-            return Ended::Now(Err(crate::handle::invalid(request)));
-        };
-        Ended::Now(match &mut entry.kind {
-            Kind::Generalized(g) => return Ended::Ask(Arc::clone(g)),
-            Kind::Persistent(p) => match p.current.as_mut() {
-                None => Ok(Status::EMPTY),
-                Some(current) => current.peek(vci),
-            },
-            kind => kind.peek(vci),
-        })
     }
 }
 
@@ -427,15 +391,5 @@ impl Kind {
             Kind::Both(send, recv, core) => why(*recv, core).or_else(|| why(*send, core)),
             _ => None,
         }
-    }
-
-    /// Ends the operation if it is over, keeps its result, and returns that.
-    fn peek(&mut self, vci: &mut Vci) -> Result<Status> {
-        if let Some(e) = self.why_pending(vci) {
-            return Err(e);
-        }
-        let result = std::mem::replace(self, Kind::Over(Ok(Status::EMPTY))).result(vci);
-        *self = Kind::Over(result.clone());
-        result
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use ch3_shim::{Builder, Device};
+use ch3_shim::{Builder, Device, Waker};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::attr::Keyvals;
@@ -22,6 +22,7 @@ use crate::info::Infos;
 use crate::op::Ops;
 use crate::probe::Messages;
 use crate::request::Requests;
+use crate::turns::Turns;
 
 /// Longest wait of an abort for a thread that is inside a call.
 const ABORT_PATIENCE: Duration = Duration::from_secs(1);
@@ -33,8 +34,10 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Mpi {
     state: Mutex<Option<State>>,
-    /// Threads that wait for the lock.
-    wanting: AtomicU32,
+    /// Tells a thread that waits with the lock that another wants it. Below the level MULTIPLE
+    /// there is no other.
+    waker: Option<Waker>,
+    turns: Turns,
     codes: Arc<Codes>,
     level: i32,
     main: ThreadId,
@@ -88,6 +91,7 @@ impl Mpi {
             );
             return Err(MpiError::new(Class::ARG, text));
         }
+        let waker = if required == THREAD_MULTIPLE { Some(dev.waker()?) } else { None };
         let (comms, contexts) = Contexts::at_init(&mut dev)?;
         let objects = Objects {
             comms,
@@ -104,7 +108,8 @@ impl Mpi {
         };
         Ok(Mpi {
             state: Mutex::new(Some(State { dev, objects })),
-            wanting: AtomicU32::new(0),
+            waker,
+            turns: Turns::default(),
             codes,
             level: required,
             main: std::thread::current().id(),
@@ -161,16 +166,23 @@ impl Mpi {
 
     #[cold]
     fn lock_contended(&self) -> MutexGuard<'_, Option<State>> {
-        self.wanting.fetch_add(1, Ordering::Relaxed);
+        let Some(waker) = &self.waker else { return self.state.lock() };
+        waker.want();
         let guard = self.state.lock();
-        self.wanting.fetch_sub(1, Ordering::Relaxed);
+        waker.got();
         guard
     }
 
     /// Returns true if another thread waits for the lock.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanting.load(Ordering::Relaxed) > 0
+        self.waker.as_ref().is_some_and(Waker::is_wanted)
+    }
+
+    /// The threads that wait.
+    #[inline]
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Runs `f` on the locked state. No function of the program may be called in it.
@@ -224,6 +236,9 @@ impl Mpi {
     /// Ends the whole job with an exit code (`MPI_Abort`); tells why.
     pub fn abort(&self, code: i32, message: &str) -> ! {
         // A thread below the level MULTIPLE may be inside for ever.
+        if let Some(waker) = &self.waker {
+            waker.want();
+        }
         let state = self.state.try_lock_for(ABORT_PATIENCE).and_then(|mut state| state.take());
         match state {
             Some(State { dev, objects }) => {

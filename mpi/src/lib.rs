@@ -5,8 +5,8 @@
 //! meaning have MPICH's values ([`consts`]). An error has a class that MPI names and a text that
 //! says which argument is wrong, its value, and what would be right ([`error`]).
 //!
-//! One lock protects the device and all objects (`instance`). A wait holds it below the level
-//! MULTIPLE, and lets others in at it (`wait`). Functions of the program (operations, attribute
+//! One lock protects the device and all objects (`instance`). A wait holds it, and lets other
+//! threads in when they come; of several that wait one makes progress for all (`wait`, `turns`). Functions of the program (operations, attribute
 //! functions, error handlers, generalized requests) are never called under the lock, so that they
 //! may call MPI.
 //!
@@ -39,6 +39,7 @@ pub mod handle;
 pub mod info;
 mod instance;
 pub mod op;
+mod peek;
 mod persistent;
 mod probe;
 mod pt2pt;
@@ -46,6 +47,7 @@ mod ranks;
 mod request;
 mod status;
 mod task;
+mod turns;
 mod wait;
 
 pub use attr::{AttrFns, AttrValue};

@@ -1,7 +1,5 @@
 //! Waiting for something, while everything else that is under way goes on.
 
-use std::time::Duration;
-
 use ch3_shim::Vci;
 use netmod_core::Time;
 
@@ -9,9 +7,6 @@ use crate::error::Result;
 use crate::instance::{Mpi, Objects, State};
 use crate::task::Call;
 
-/// Longest time for which a thread keeps others out at level MULTIPLE when nothing comes: it may
-/// sleep meanwhile.
-const SLICE: Duration = Duration::from_micros(250);
 /// Polls of a wait before it lets a thread in that waits for the lock.
 const POLLS: u32 = 16;
 
@@ -25,6 +20,20 @@ enum Part<T> {
     Again,
 }
 
+/// A condition of a wait: what it returns is what was waited for.
+trait Ready<T>: FnMut(&mut Vci, &mut Objects) -> Option<Result<T>> {}
+
+impl<T, F: FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>> Ready<T> for F {}
+
+/// Advances the tasks and asks the condition.
+#[inline]
+fn look<T>(vci: &mut Vci, objects: &mut Objects, ready: &mut impl Ready<T>) -> Part<T> {
+    if let Some(call) = objects.advance_tasks(vci) {
+        return Part::Call(call);
+    }
+    ready(vci, objects).map_or(Part::Again, Part::Ready)
+}
+
 impl Mpi {
     /// Makes progress until `ready` returns something. It is asked under the lock, before each
     /// poll.
@@ -35,41 +44,67 @@ impl Mpi {
         &self,
         mut ready: impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
     ) -> Result<T> {
+        if self.is_multiple() {
+            return self.wait_among_threads(&mut ready);
+        }
         loop {
-            let part = if self.is_multiple() {
-                self.with_turn(|s| self.wait_part(s, &mut ready))?
-            } else {
-                self.with(|s| self.wait_part(s, &mut ready))?
-            };
-            match part {
+            match self.with(|s| self.wait_part(s, &mut ready))? {
                 Part::Ready(result) => return result,
                 Part::Call(call) => self.make_call(call)?,
-                Part::Again => std::thread::yield_now(),
+                Part::Again => {}
             }
         }
     }
 
-    fn wait_part<T>(
-        &self,
-        s: &mut State,
-        ready: &mut impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
-    ) -> Result<Part<T>> {
+    /// Works like [`Mpi::wait_until`], with other threads that may wait, too.
+    fn wait_among_threads<T>(&self, ready: &mut impl Ready<T>) -> Result<T> {
+        let mut sleeps = 0;
+        loop {
+            let part = self.with(|s| {
+                let State { dev, objects } = s;
+                Ok(look(dev, objects, ready))
+            })?;
+            match part {
+                Part::Ready(result) => return result,
+                Part::Call(call) => self.make_call(call)?,
+                Part::Again => {
+                    let Some(lead) = self.turns().lead(sleeps) else {
+                        sleeps += 1;
+                        continue;
+                    };
+                    sleeps = 0;
+                    let part = loop {
+                        match self.with_turn(|s| self.wait_part(s, ready))? {
+                            Part::Again => {}
+                            part => break part,
+                        }
+                    };
+                    drop(lead);
+                    match part {
+                        Part::Ready(result) => return result,
+                        Part::Call(call) => self.make_call(call)?,
+                        Part::Again => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait_part<T>(&self, s: &mut State, ready: &mut impl Ready<T>) -> Result<Part<T>> {
         let State { dev, objects } = s;
         let vci: &mut Vci = dev;
-        let multiple = self.is_multiple();
-        let limit = if multiple { vci.now() + SLICE } else { Time::NEVER };
-        let (mut part, mut asked) = (Part::Again, 0);
-        vci.wait_until(limit, |vci| {
-            if let Some(call) = objects.advance_tasks(vci) {
-                part = Part::Call(call);
+        let (mut part, mut asked, mut seen) = (Part::Again, 0, vci.busy_polls());
+        vci.wait_until(Time::NEVER, |vci| {
+            part = look(vci, objects, ready);
+            if !matches!(part, Part::Again) {
                 return true;
             }
-            if let Some(result) = ready(vci, objects) {
-                part = Part::Ready(result);
-                return true;
+            if seen != vci.busy_polls() {
+                seen = vci.busy_polls();
+                self.turns().tell();
             }
             asked += 1;
-            multiple && asked > POLLS && self.is_wanted()
+            asked > POLLS && self.is_wanted()
         })?;
         Ok(part)
     }
@@ -88,11 +123,7 @@ impl Mpi {
                 let vci: &mut Vci = dev;
                 let mut part = Part::Again;
                 vci.test_until(|vci| {
-                    if let Some(call) = objects.advance_tasks(vci) {
-                        part = Part::Call(call);
-                    } else if let Some(result) = ready(vci, objects) {
-                        part = Part::Ready(result);
-                    }
+                    part = look(vci, objects, &mut ready);
                     !matches!(part, Part::Again)
                 })?;
                 Ok(part)

@@ -1,7 +1,7 @@
 //! The device: one MPI process.
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init`
-//! builds it from the environment, `wait` drives it, `leave` ends it or one of its connections,
+//! builds it from the environment, `wait` drives it, `waker` ends its sleeps, `leave` ends it or one of its connections,
 //! `failure` is about peers that failed, `watch` about those whose end nobody else would tell,
 //! `launcher` about what the process manager is asked; `status` and `serve` tell what it is doing;
 //! `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones, `probe`
@@ -30,6 +30,7 @@ mod sharing;
 mod staged;
 mod status;
 mod wait;
+mod waker;
 mod watch;
 mod yielding;
 
@@ -58,6 +59,7 @@ pub use probe::Message;
 pub use raw::RawReq;
 pub use register::NetmodSetup;
 pub use scope::Scope;
+pub use waker::Waker;
 
 use dropped::Dropped;
 use leave::Departure;

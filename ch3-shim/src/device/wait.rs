@@ -8,6 +8,7 @@ use netmod_core::{Arm, DeviceError, Netmod, PollOrder, Time};
 
 use super::Vci;
 use super::leave::Leaving;
+use super::waker::Waker;
 use super::yielding::Yields;
 use crate::error::{Error, Result};
 use crate::sys::{self, WaitSet};
@@ -49,6 +50,10 @@ pub(super) struct Waiting {
     fds: Vec<RawFd>,
     /// The descriptor for event loops, once it was asked for.
     pub(super) wait_set: Option<WaitSet>,
+    /// What ends the sleeps of a wait, once it was asked for.
+    pub(super) waker: Option<Waker>,
+    /// Polls that have found something.
+    pub(super) busy_polls: u64,
 }
 
 impl Waiting {
@@ -65,6 +70,8 @@ impl Waiting {
             unheeded: Vec::new(),
             fds: Vec::with_capacity(4),
             wait_set: None,
+            waker: None,
+            busy_polls: 0,
         }
     }
 
@@ -72,6 +79,7 @@ impl Waiting {
     #[inline]
     pub(super) fn found(&mut self) {
         (self.unseen, self.sleeps, self.misled) = (0, 0, 0);
+        self.busy_polls = self.busy_polls.wrapping_add(1);
     }
 }
 
@@ -305,8 +313,19 @@ impl Vci {
             self.waiting.unheeded.clear();
         }
         fds.retain(|fd| !self.waiting.unheeded.contains(fd));
+        let waker = self.waiting.waker.clone();
+        if let Some(waker) = &waker {
+            let Some(fd) = waker.begin_sleep() else {
+                fds.clear();
+                self.waiting.fds = fds;
+                return Ok(());
+            };
+            fds.push(fd);
+        }
         let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
-        if waited.as_ref().is_ok_and(|ready| ready.any) {
+        // Another thread ends a sleep for a good reason.
+        let woken = waker.is_some_and(|waker| waker.end_sleep());
+        if !woken && waited.as_ref().is_ok_and(|ready| ready.any) {
             self.waiting.misled = self.waiting.misled.saturating_add(1);
             if self.is_misled() {
                 // All but those that were readable now are still waited on, and the launcher's.

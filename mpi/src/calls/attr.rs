@@ -48,6 +48,21 @@ fn check(objects: &Objects, of: Of, keyval: Keyval) -> Result<()> {
     objects.keyvals.check(of, keyval)
 }
 
+impl Objects {
+    /// Gives a new object the copies of attributes.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub(crate) fn adopt_attrs<H: Attributed>(&mut self, object: H, copies: &[(Keyval, usize)]) -> Result<()> {
+        for (keyval, value) in copies {
+            if object.attrs(self)?.set(*keyval, *value) {
+                self.keyvals.hold(*keyval)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Mpi {
     /// Creates a keyval for attributes of communicators (`MPI_Comm_create_keyval`).
     ///

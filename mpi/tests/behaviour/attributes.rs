@@ -29,8 +29,12 @@ impl Noted {
     fn note(&self, what: &'static str, object: u32, value: usize) -> Result<()> {
         // SAFETY: as above.
         let mpi = unsafe { &*self.mpi };
-        // A call that takes the lock, and one that sends messages to itself.
         mpi.comm_size(Comm(object)).expect("the object exists");
+        if object == Comm::SELF.0 {
+            // Its attributes would be copied by this function again.
+            self.calls.lock().expect("calls").push((what, object, value));
+            return Ok(());
+        }
         let mut own = mpi.comm_dup(Comm::SELF).expect("dup");
         mpi.comm_free(&mut own).expect("free");
         self.calls.lock().expect("calls").push((what, object, value));

@@ -1,10 +1,10 @@
 //! Communicators: who is in them, that their messages do not meet, that their ids return.
 
-use netmod_mpi::consts::{COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL};
+use netmod_mpi::consts::{ANY_SOURCE, COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL};
 use netmod_mpi::handle::{Comm, Group, Info, Request};
 use netmod_mpi::{Class, Mpi};
 
-use crate::job::{WORLD, meet, recv, run, send};
+use crate::job::{WORLD, ints, meet, recv, run, send};
 
 /// Checks that messages of one communicator are not received in another.
 fn stay_apart(mpi: &Mpi, a: Comm, b: Comm) {
@@ -78,7 +78,7 @@ fn an_id_stays_while_messages_are_under_way() {
         let mut room = [0];
         let mut receive = Request::NULL;
         if me == 1 {
-            receive = mpi.irecv(crate::job::ints(&mut room), 0, 3, comm).expect("irecv");
+            receive = mpi.irecv(ints(&mut room), ANY_SOURCE, 3, comm).expect("irecv");
         } else {
             meet(mpi, WORLD);
             send(mpi, &[1], 1, 3, comm).expect("send");

@@ -25,6 +25,8 @@ pub fn run_at(level: i32, ranks: u32, body: impl Fn(&Mpi, i32) + Send + Sync + '
             body(&mpi, me);
             mpi.finalize().expect("finalize");
             assert!(mpi.is_finalized());
+            let late = mpi.comm_size(WORLD).expect_err("too late");
+            assert!(late.text.contains("was finalized"), "{}", late.text);
         },
     );
 }

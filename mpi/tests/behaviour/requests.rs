@@ -96,6 +96,34 @@ fn a_status_is_looked_at_without_using_the_request_up() {
 }
 
 #[test]
+fn several_statuses_are_looked_at() {
+    run(1, |mpi, _| {
+        let mut memory = [[0; 2]; 3];
+        let mut requests = rooms(mpi, &mut memory);
+        assert_eq!(mpi.request_get_status_any(&requests).expect("none").0, UNDEFINED);
+        assert_eq!(mpi.request_get_status_some(&requests, |_, _| {}), Ok(0));
+        assert_eq!(mpi.request_get_status_all(&requests, |_, _| {}), Ok(false));
+        send(mpi, &[1], 0, 1, WORLD).expect("send");
+        for _ in 0..2 {
+            let (index, done, status) = mpi.request_get_status_any(&requests).expect("one");
+            assert_eq!((index, done, status.tag), (1, true, 1));
+            let mut seen = Vec::new();
+            let count = mpi.request_get_status_some(&requests, |i, status| seen.push((i, status.tag)));
+            assert_eq!((count, seen), (Ok(1), vec![(1, 1)]));
+        }
+        for tag in [0, 2] {
+            send(mpi, &[tag], 0, tag, WORLD).expect("send");
+        }
+        let mut seen = Vec::new();
+        let all = mpi.request_get_status_all(&requests, |i, status| seen.push((i as i32, status.tag)));
+        assert_eq!((all, seen), (Ok(true), vec![(0, 0), (1, 1), (2, 2)]));
+        mpi.waitall(&mut requests, |_, _, error| assert!(error.is_none())).expect("waitall");
+        assert_eq!(mpi.request_get_status_any(&requests), Ok((UNDEFINED, true, Status::EMPTY)));
+        assert_eq!(mpi.request_get_status_some(&requests, |_, _| {}), Ok(UNDEFINED));
+    });
+}
+
+#[test]
 fn a_freed_request_ends_by_itself() {
     run(2, |mpi, me| {
         if me == 0 {

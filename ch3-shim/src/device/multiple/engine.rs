@@ -132,7 +132,7 @@ impl Sleeper for Descriptors {
 
     fn calm(&self) {
         if let Some(event) = &self.event {
-            event.drain();
+            let _ = event.drain();
         }
     }
 

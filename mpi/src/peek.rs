@@ -1,0 +1,141 @@
+//! Looking at requests that are not used up by it.
+
+use std::sync::Arc;
+
+use ch3_shim::Vci;
+
+use crate::complete::{Ended, is_nothing, status_of_nothing};
+use crate::consts::UNDEFINED;
+use crate::error::{MpiError, Result};
+use crate::handle::{Request, invalid};
+use crate::instance::{Mpi, Objects};
+use crate::request::Kind;
+use crate::status::Status;
+
+impl Mpi {
+    /// Returns true and the status if a request is over, which is not used up
+    /// (`MPI_Request_get_status`).
+    ///
+    /// # Errors
+    /// A bad request.
+    pub fn request_get_status(&self, request: Request) -> Result<(bool, Status)> {
+        self.with(|s| s.objects.check_request(request))?;
+        let seen = self.test_until(|vci, objects| {
+            let settled = objects.is_settled(vci, request);
+            settled.then(|| Ok(objects.peek(vci, request)))
+        })?;
+        match seen {
+            None => Ok((false, Status::EMPTY)),
+            Some(Ended::Now(result)) => result.map(|status| (true, status)),
+            Some(Ended::Ask(g)) => g.query().map(|status| (true, status)),
+        }
+    }
+
+    /// Returns true if all requests are over, and reports each, which is not used up
+    /// (`MPI_Request_get_status_all`).
+    ///
+    /// # Errors
+    /// A bad request; the first failure of an operation.
+    pub fn request_get_status_all(
+        &self,
+        requests: &[Request],
+        report: impl FnMut(usize, Status),
+    ) -> Result<bool> {
+        self.check_requests(requests)?;
+        let all = self.test_until(|vci, objects| {
+            requests.iter().all(|r| objects.is_settled(vci, *r)).then_some(Ok(()))
+        })?;
+        if all.is_none() {
+            return Ok(false);
+        }
+        self.peek_at(requests, 0..requests.len(), report).map(|()| true)
+    }
+
+    /// Looks for a request that is over (`MPI_Request_get_status_any`). Returns its index, true and
+    /// its status; the index [`UNDEFINED`] and true if there is none to wait for.
+    ///
+    /// # Errors
+    /// As [`Mpi::request_get_status_all`].
+    pub fn request_get_status_any(&self, requests: &[Request]) -> Result<(i32, bool, Status)> {
+        self.check_requests(requests)?;
+        let which = self.test_until(|vci, objects| objects.settled(vci, requests).map(Ok))?;
+        let Some(which) = which else { return Ok((UNDEFINED, false, Status::EMPTY)) };
+        let Some(first) = which.and_then(|which| which.first().copied()) else {
+            return Ok((UNDEFINED, true, Status::EMPTY));
+        };
+        let mut seen = Status::EMPTY;
+        self.peek_at(requests, std::iter::once(first), |_, status| seen = status)?;
+        Ok((i32::try_from(first).unwrap_or(i32::MAX), true, seen))
+    }
+
+    /// Reports the requests that are over (`MPI_Request_get_status_some`). Returns their number;
+    /// [`UNDEFINED`] if there is none to wait for.
+    ///
+    /// # Errors
+    /// As [`Mpi::request_get_status_all`].
+    pub fn request_get_status_some(
+        &self,
+        requests: &[Request],
+        report: impl FnMut(usize, Status),
+    ) -> Result<i32> {
+        self.check_requests(requests)?;
+        let which = self.test_until(|vci, objects| objects.settled(vci, requests).map(Ok))?;
+        let Some(which) = which else { return Ok(0) };
+        let Some(which) = which else { return Ok(UNDEFINED) };
+        let count = which.len() as i32;
+        self.peek_at(requests, which.into_iter(), report).map(|()| count)
+    }
+
+    fn peek_at(
+        &self,
+        requests: &[Request],
+        which: impl Iterator<Item = usize>,
+        mut report: impl FnMut(usize, Status),
+    ) -> Result<()> {
+        let seen: Vec<(usize, Ended)> = self.with(|s| {
+            let vci: &mut Vci = &mut s.dev;
+            Ok(which.map(|i| (i, s.objects.peek(vci, requests[i]))).collect())
+        })?;
+        for (i, seen) in seen {
+            let status = match seen {
+                Ended::Now(result) => result,
+                Ended::Ask(generalized) => generalized.query(),
+            };
+            let status = status.map_err(|e| MpiError::new(e.class, format!("request {i}: {}", e.text)))?;
+            report(i, status);
+        }
+        Ok(())
+    }
+}
+
+impl Objects {
+    /// Returns the result of a request that is settled, which is not used up.
+    fn peek(&mut self, vci: &mut Vci, request: Request) -> Ended {
+        if is_nothing(request) {
+            return Ended::Now(Ok(status_of_nothing(request)));
+        }
+        let Some(entry) = self.requests.table.find_mut(request) else {
+            return Ended::Now(Err(invalid(request)));
+        };
+        Ended::Now(match &mut entry.kind {
+            Kind::Generalized(g) => return Ended::Ask(Arc::clone(g)),
+            Kind::Persistent(p) => match p.current.as_mut() {
+                None => Ok(Status::EMPTY),
+                Some(current) => current.peek(vci),
+            },
+            kind => kind.peek(vci),
+        })
+    }
+}
+
+impl Kind {
+    /// Ends the operation if it is over, keeps its result, and returns that.
+    fn peek(&mut self, vci: &mut Vci) -> Result<Status> {
+        if let Some(e) = self.why_pending(vci) {
+            return Err(e);
+        }
+        let result = std::mem::replace(self, Kind::Over(Ok(Status::EMPTY))).result(vci);
+        *self = Kind::Over(result.clone());
+        result
+    }
+}
