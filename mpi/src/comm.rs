@@ -22,6 +22,8 @@ const TAGS: u32 = 1 << 30;
 pub(crate) struct CommCore {
     /// Context id in this process.
     pub id: u32,
+    /// The number by which agreements are ordered, the same in all processes.
+    pub order: u32,
     /// Channel of messages that leave.
     pub out: Channel,
     /// Channel of messages that come.
@@ -42,7 +44,40 @@ impl CommCore {
     pub(crate) fn intra(id: u32, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
         let [messages, coll] = channels;
         let begun = AtomicU32::new(0);
-        CommCore { id, out: messages, inn: messages, coll, coll_out: coll, me, group, remote: None, begun }
+        CommCore {
+            id,
+            order: id,
+            out: messages,
+            inn: messages,
+            coll,
+            coll_out: coll,
+            me,
+            group,
+            remote: None,
+            begun,
+        }
+    }
+
+    /// Creates the core of an intercommunicator, with the ids of both groups. Messages come in the channels `inn`, and leave in
+    /// those of the remote group, `out`.
+    pub(crate) fn inter(
+        [id, other]: [u32; 2],
+        inn: [Channel; 2],
+        out: [Channel; 2],
+        group: Arc<Ranks>,
+        me: u32,
+        remote: Arc<Ranks>,
+    ) -> CommCore {
+        let ([inn, coll], [out, coll_out]) = (inn, out);
+        let (order, remote, begun) = (id.min(other), Some(remote), AtomicU32::new(0));
+        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun }
+    }
+
+    /// Returns the channel of collective operations to a process of either group.
+    #[inline]
+    pub(crate) fn coll_to(&self, place: u32) -> Channel {
+        let is_remote = self.remote.as_ref().is_some_and(|remote| remote.rank(place).is_some());
+        if is_remote { self.coll_out } else { self.coll }
     }
 
     /// This process's rank in the local group.

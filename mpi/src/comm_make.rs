@@ -42,7 +42,7 @@ impl Objects {
     ///
     /// # Errors
     /// A parent that was freed meanwhile; too many communicators.
-    fn add_comm(&mut self, parent: Comm, core: CommCore) -> Result<Comm> {
+    pub(crate) fn add_comm(&mut self, parent: Comm, core: CommCore) -> Result<Comm> {
         let errhandler = self.comms.get(parent)?.errhandler;
         self.errhandlers.hold(errhandler)?;
         self.comms.insert(Communicator::new(core, "", errhandler))
@@ -117,18 +117,18 @@ impl Wish {
 
 impl Mpi {
     /// Waits for an agreement.
-    fn agree(&self, mut agreement: Agreement) -> Result<u32> {
+    pub(crate) fn agree(&self, mut agreement: Agreement) -> Result<u32> {
         self.wait_until(|vci, objects| agreement.advance(vci, &mut objects.contexts).transpose())
     }
 
     /// Returns the records of all members of a party.
-    fn gather(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn gather(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
         let mut gathering = GatherAll::new(party, record);
         self.wait_until(|vci, _| gathering.advance(vci).transpose())
     }
 
     /// Makes an intracommunicator of an agreed id, in which this process is.
-    fn make(&self, parent: Comm, id: u32, group: Arc<Ranks>, me: u32) -> Result<Comm> {
+    pub(crate) fn make(&self, parent: Comm, id: u32, group: Arc<Ranks>, me: u32) -> Result<Comm> {
         self.with(|s| {
             let channels = channels(&mut s.dev, id)?;
             s.objects.add_comm(parent, CommCore::intra(id, channels, group, me))
@@ -140,9 +140,13 @@ impl Mpi {
     /// # Errors
     /// A bad handle; what a copy function returns; no context id.
     pub fn comm_dup(&self, comm: Comm) -> Result<Comm> {
-        let core = self.with(|s| s.objects.intra_core(comm))?;
-        let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
-        let new = self.make(comm, id, Arc::clone(core.group()), core.rank())?;
+        let core = self.with(|s| s.objects.core(comm))?;
+        let new = if core.remote().is_some() {
+            self.dup_inter(comm, &core)?
+        } else {
+            let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
+            self.make(comm, id, Arc::clone(core.group()), core.rank())?
+        };
         // Only now, since the other processes would wait for one whose copy function fails.
         let adopted =
             self.copied_attrs(comm).and_then(|copies| self.with(|s| s.objects.adopt_attrs(new, &copies)));

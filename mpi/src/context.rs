@@ -30,7 +30,7 @@ const WORDS: usize = IDS as usize / 64;
 const WORLD: u32 = 0;
 const SELF: u32 = 1;
 
-/// An agreement's place in the order: the parent's id, then the tag.
+/// An agreement's place in the order: the parent's number, then the tag.
 type Key = (u32, i32);
 
 /// The context ids of a process.
@@ -83,15 +83,19 @@ impl Contexts {
         self.reap();
     }
 
+    /// Takes back an id that no communicator was made of.
+    pub(crate) fn release(&mut self, id: u32) {
+        self.free[id as usize / 64] |= 1 << (id % 64);
+    }
+
     fn reap(&mut self) {
-        let free = &mut self.free;
-        self.ending.retain(|core| {
-            let in_use = Arc::strong_count(core) > 1;
-            if !in_use {
-                free[core.id as usize / 64] |= 1 << (core.id % 64);
+        for core in std::mem::take(&mut self.ending) {
+            if Arc::strong_count(&core) > 1 {
+                self.ending.push(core);
+            } else {
+                self.release(core.id);
             }
-            in_use
-        });
+        }
     }
 
     /// Returns the number of ids that are free.
@@ -130,7 +134,7 @@ pub(crate) struct Agreement {
 impl Agreement {
     /// Prepares an agreement. `member`: this process will be in the communicator.
     pub(crate) fn new(party: Party, member: bool) -> Agreement {
-        let key = (party.core.id, party.tag);
+        let key = (party.core.order, party.tag);
         Agreement { party, key, member, offers: [false; 2], attempt: None, attempts: 0 }
     }
 

@@ -43,7 +43,8 @@ impl Round {
         let failed = |e: Box<ch3_shim::Failed>| failure(e.error, core);
         let receive =
             vci.irecv(vec![0; room], places[from].cast_signed(), *tag, core.coll).map_err(failed)?;
-        let send = vci.isend(data, places[to].cast_signed(), *tag, core.coll).map_err(failed)?;
+        let send =
+            vci.isend(data, places[to].cast_signed(), *tag, core.coll_to(places[to])).map_err(failed)?;
         Ok(Round { send, receive })
     }
 

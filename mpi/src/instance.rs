@@ -1,7 +1,6 @@
 //! One MPI process: its device, its objects, and the lock around both.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::ThreadId;
 use std::time::Duration;
 

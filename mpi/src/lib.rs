@@ -38,6 +38,7 @@ pub mod group;
 pub mod handle;
 pub mod info;
 mod instance;
+mod inter;
 pub mod op;
 mod peek;
 mod persistent;

@@ -77,7 +77,10 @@ fn functions_may_call_mpi() {
         // A freed keyval lives as long as an attribute has it.
         let kept = a;
         mpi.comm_free_keyval(&mut a).expect("free");
-        assert_eq!((a, mpi.comm_get_attr(copy, kept).expect_err("freed").class), (Keyval::NULL, Class::KEYVAL));
+        assert_eq!(
+            (a, mpi.comm_get_attr(copy, kept).expect_err("freed").class),
+            (Keyval::NULL, Class::KEYVAL)
+        );
         mpi.comm_free(&mut { copy }).expect("free");
         assert_eq!(noted.calls(), [("delete", copy.0, 102)]);
         mpi.comm_delete_attr(comm, b).expect("delete");
@@ -134,11 +137,13 @@ fn predefined_attributes_are_read_only() {
         let class = mpi.add_error_class().expect("a class");
         assert_eq!(integer(Keyval::LASTUSEDCODE), i64::from(class));
         assert!(last < i64::from(class));
-        for refused in
-            [mpi.comm_set_attr(WORLD, Keyval::TAG_UB, 1), mpi.comm_delete_attr(WORLD, Keyval::IO)]
+        for refused in [mpi.comm_set_attr(WORLD, Keyval::TAG_UB, 1), mpi.comm_delete_attr(WORLD, Keyval::IO)]
         {
             assert_eq!(refused.expect_err("predefined").class, Class::KEYVAL);
         }
-        assert_eq!(mpi.comm_free_keyval(&mut Keyval::HOST.clone()).expect_err("predefined").class, Class::KEYVAL);
+        assert_eq!(
+            mpi.comm_free_keyval(&mut Keyval::HOST.clone()).expect_err("predefined").class,
+            Class::KEYVAL
+        );
     });
 }

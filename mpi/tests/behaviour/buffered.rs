@@ -27,7 +27,11 @@ fn a_buffer_is_used_up_and_given_back() {
         }
         let error = bsend(mpi, 1, 9).expect_err("no buffer");
         assert_eq!(error.class, Class::BUFFER);
-        assert!(error.text.contains("no buffer is attached") && error.text.contains("100 bytes"), "{}", error.text);
+        assert!(
+            error.text.contains("no buffer is attached") && error.text.contains("100 bytes"),
+            "{}",
+            error.text
+        );
         let each = 4 * LARGE as i64 + BSEND_OVERHEAD;
         mpi.buffer_attach(4096, 2 * each + 50).expect("attach");
         assert_eq!(mpi.buffer_attach(4096, 10).expect_err("attached").class, Class::BUFFER);

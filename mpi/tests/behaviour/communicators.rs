@@ -184,7 +184,10 @@ fn processes_of_a_node_are_found() {
         mpi.comm_disconnect(&mut comm).expect("disconnect");
         let none = mpi.comm_split_type(WORLD, UNDEFINED, 0, Info::NULL).expect("split");
         assert!(none.is_null());
-        assert_eq!(mpi.comm_split_type(WORLD, 77, 0, Info::NULL).expect_err("no such kind").class, Class::ARG);
+        assert_eq!(
+            mpi.comm_split_type(WORLD, 77, 0, Info::NULL).expect_err("no such kind").class,
+            Class::ARG
+        );
     });
 }
 
@@ -205,5 +208,69 @@ fn names_and_hints() {
             mpi.info_free(&mut { info }).expect("free");
         }
         mpi.comm_free(&mut { comm }).expect("free");
+    });
+}
+
+/// Halves of the job, of which the last rank of the first one knows the first rank of the other.
+fn halves(mpi: &Mpi, me: i32, n: i32) -> (Comm, Comm) {
+    let low = me < n / 2;
+    let half = mpi.comm_split(WORLD, i32::from(!low), 0).expect("split");
+    let (leader, remote) = if low { (n / 2 - 1, n / 2) } else { (0, n / 2 - 1) };
+    (half, mpi.intercomm_create(half, leader, WORLD, remote, 5).expect("create"))
+}
+
+#[test]
+fn two_groups_send_to_each_other() {
+    for n in [2, 3, 5] {
+        run(n, move |mpi, me| {
+            let n = n as i32;
+            let (half, inter) = halves(mpi, me, n);
+            let low = me < n / 2;
+            let (own, other) = if low { (n / 2, n - n / 2) } else { (n - n / 2, n / 2) };
+            assert_eq!((mpi.comm_size(inter), mpi.comm_remote_size(inter)), (Ok(own), Ok(other)));
+            assert_eq!((mpi.comm_test_inter(inter), mpi.comm_test_inter(half)), (Ok(true), Ok(false)));
+            let copy = mpi.comm_dup(inter).expect("dup");
+            assert_eq!(mpi.comm_compare(inter, copy), Ok(CONGRUENT));
+            assert_eq!(mpi.comm_compare(inter, WORLD), Ok(UNEQUAL));
+            for (comm, value) in [(inter, me), (copy, 100 + me)] {
+                for peer in 0..other {
+                    send(mpi, &[value], peer, 1, comm).expect("send");
+                }
+            }
+            for (comm, base) in [(copy, 100), (inter, 0)] {
+                for _ in 0..other {
+                    let (data, status) = recv(mpi, 1, ANY_SOURCE, 1, comm).expect("recv");
+                    let world = status.source + if low { n / 2 } else { 0 };
+                    assert_eq!(data, [base + world]);
+                }
+            }
+            assert_eq!(send(mpi, &[1], other, 1, inter).expect_err("no such rank").class, Class::RANK);
+            assert_eq!(
+                mpi.comm_split_type(inter, COMM_TYPE_SHARED, 0, Info::NULL).expect_err("inter").class,
+                Class::COMM
+            );
+            for comm in [half, inter, copy] {
+                mpi.comm_free(&mut { comm }).expect("free");
+            }
+        });
+    }
+}
+
+#[test]
+fn two_groups_are_merged() {
+    run(5, |mpi, me| {
+        let (half, inter) = halves(mpi, me, 5);
+        let low = me < 2;
+        // The lower group first, the upper group first, and both alike.
+        for (high, expected) in [(!low, me), (low, (me + 3) % 5), (true, me)] {
+            let mut merged = mpi.intercomm_merge(inter, high).expect("merge");
+            assert_eq!((mpi.comm_size(merged), mpi.comm_rank(merged)), (Ok(5), Ok(expected)));
+            meet(mpi, merged);
+            mpi.comm_free(&mut merged).expect("free");
+        }
+        assert_eq!(mpi.intercomm_merge(half, true).expect_err("intra").class, Class::COMM);
+        for comm in [half, inter] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
     });
 }

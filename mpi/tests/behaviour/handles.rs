@@ -31,7 +31,10 @@ fn stale_handles_are_found_out() {
         assert_eq!(mpi.group_size(stale).expect_err("freed").class, Class::GROUP);
         assert_eq!(mpi.group_size(Group::NULL).expect_err("null").class, Class::GROUP);
         assert_eq!(mpi.info_dup(Info::NULL).expect_err("null").class, Class::INFO);
-        assert_eq!(mpi.comm_set_errhandler(WORLD, Errhandler::NULL).expect_err("null").class, Class::ERRHANDLER);
+        assert_eq!(
+            mpi.comm_set_errhandler(WORLD, Errhandler::NULL).expect_err("null").class,
+            Class::ERRHANDLER
+        );
         assert_eq!(mpi.comm_get_attr(WORLD, Keyval::NULL).expect_err("invalid").class, Class::KEYVAL);
         let mut message = Message::NULL;
         assert_eq!(mpi.imrecv(ints(&mut [1]), &mut message).expect_err("null").class, Class::REQUEST);

@@ -63,7 +63,8 @@ fn any_and_some_pass_null_requests_over() {
         let mut seen = Vec::new();
         let mut count = 0;
         while count < 2 {
-            count += mpi.waitsome(&mut requests, |i, status, _| seen.push((i, status.tag))).expect("waitsome");
+            count +=
+                mpi.waitsome(&mut requests, |i, status, _| seen.push((i, status.tag))).expect("waitsome");
         }
         seen.sort_unstable();
         assert_eq!((count, seen), (2, vec![(0, 0), (3, 3)]));

@@ -1,0 +1,245 @@
+//! Intercommunicators: two groups, of which each sends to the other.
+//!
+//! Each group has a context id of its own, in which its processes receive. Messages leave in the
+//! context of the other group.
+
+use std::sync::Arc;
+
+use ch3_shim::{Request, Vci};
+
+use crate::comm::CommCore;
+use crate::context::{Agreement, channels};
+use crate::error::{Class, MpiError, Result};
+use crate::exchange::Party;
+use crate::handle::Comm;
+use crate::instance::{Mpi, State};
+use crate::pt2pt::Target;
+use crate::ranks::Ranks;
+use crate::request::failure;
+
+/// What one group tells the other: its context id, and its processes.
+#[derive(Debug, PartialEq, Eq)]
+struct Side {
+    id: u32,
+    places: Arc<[u32]>,
+}
+
+impl Side {
+    fn emit(&self) -> Vec<u8> {
+        std::iter::once(&self.id).chain(self.places.iter()).flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn parse(data: &[u8]) -> Result<Side> {
+        let mut words = data.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+        let Some(id) = words.next().filter(|_| data.len().is_multiple_of(4)) else {
+            let text = "the remote leader has sent what is no group; do both sides call the same function?";
+            return Err(MpiError::new(Class::OTHER, text));
+        };
+        Ok(Side { id, places: words.collect() })
+    }
+}
+
+impl Party {
+    /// Makes the party of both groups of an intercommunicator, in an order that both know.
+    fn of_both(core: &Arc<CommCore>, remote: &Ranks) -> Party {
+        let (own, other) = (core.group().places(), remote.places());
+        let own_first = own.first() < other.first();
+        let (first, second) = if own_first { (own, other) } else { (other, own) };
+        let before = if own_first { 0 } else { other.len() };
+        Party {
+            places: first.iter().chain(second.iter()).copied().collect(),
+            me: before + core.rank() as usize,
+            tag: core.next_tag(),
+            core: Arc::clone(core),
+        }
+    }
+}
+
+fn remote_of(core: &CommCore) -> Result<Arc<Ranks>> {
+    core.remote().cloned().ok_or_else(|| {
+        MpiError::new(Class::COMM, "the communicator is an intracommunicator; an intercommunicator is needed")
+    })
+}
+
+impl Mpi {
+    /// Makes an intercommunicator of the groups of two communicators, whose leaders know each other
+    /// in a third one (`MPI_Intercomm_create`). The last two arguments but the tag mean something
+    /// at the leader alone.
+    ///
+    /// # Errors
+    /// A bad argument; groups with a common process; no context id.
+    pub fn intercomm_create(
+        &self,
+        local: Comm,
+        local_leader: i32,
+        peer: Comm,
+        remote_leader: i32,
+        tag: i32,
+    ) -> Result<Comm> {
+        let core = self.with(|s| s.objects.intra_core(local))?;
+        let Some(leader) = u32::try_from(local_leader).ok().filter(|rank| *rank < core.size()) else {
+            let text = format!("local_leader is {local_leader}; ranks are 0 to {}", core.size() - 1);
+            return Err(MpiError::new(Class::RANK, text));
+        };
+        let leads = core.rank() == leader;
+        let partner = if leads {
+            Some(self.with(|s| Target::of_send(&s.objects, remote_leader, tag, peer))?)
+        } else {
+            None
+        };
+        let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
+        let made = self.meet(local, &core, leader, partner.as_ref(), id);
+        if made.is_err() {
+            self.with(|s| {
+                s.objects.contexts.release(id);
+                Ok(())
+            })?;
+        }
+        made
+    }
+
+    /// Makes the intercommunicator of this group and the other leader's.
+    fn meet(
+        &self,
+        local: Comm,
+        core: &CommCore,
+        leader: u32,
+        partner: Option<&Target>,
+        id: u32,
+    ) -> Result<Comm> {
+        let own = Side { id, places: Arc::clone(core.group().places()) };
+        let other = match partner {
+            Some(partner) => self.tell_all(core, self.swap_with(partner, own.emit()))?,
+            None => self.hear(core, leader)?,
+        };
+        let other = Side::parse(&other)?;
+        let remote = Ranks::new(Arc::clone(&other.places));
+        if let Some(common) = own.places.iter().find(|place| remote.rank(**place).is_some()) {
+            let text =
+                format!("process {common} of the job is in both groups; they must have none in common");
+            return Err(MpiError::new(Class::COMM, text));
+        }
+        self.make_inter(local, core, &other, id, remote)
+    }
+
+    fn make_inter(
+        &self,
+        parent: Comm,
+        local: &CommCore,
+        other: &Side,
+        id: u32,
+        remote: Ranks,
+    ) -> Result<Comm> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let (inn, out) = (channels(dev, id)?, channels(dev, other.id)?);
+            let group = Arc::clone(local.group());
+            let core = CommCore::inter([id, other.id], inn, out, group, local.rank(), Arc::new(remote));
+            objects.add_comm(parent, core)
+        })
+    }
+
+    /// Exchanges data with the leader of the other group.
+    fn swap_with(&self, partner: &Target, data: Vec<u8>) -> Result<Vec<u8>> {
+        let (core, tag) = (&partner.core, CommCore::group_tag(partner.tag));
+        let send = self.with(|s| {
+            let sent = s.dev.isend(data, partner.place, tag, core.coll_out);
+            sent.map_err(|e| failure(e.error, core))
+        })?;
+        let got = self.take_from(core, partner.place, tag);
+        let sent = self.finish(core, send);
+        sent.and(got)
+    }
+
+    /// Receives data of any length.
+    fn take_from(&self, core: &CommCore, place: i32, tag: i32) -> Result<Vec<u8>> {
+        let message = self.wait_until(|vci, _| {
+            let found = vci.improbe(place, tag, core.coll).map_err(|e| failure(e, core));
+            found.transpose()
+        })?;
+        let receive = self.with(|s| {
+            let room = vec![0; message.status().len];
+            Ok(s.dev.imrecv(room, message))
+        })?;
+        self.finish(core, receive)
+    }
+
+    /// Waits for a message whose memory the device keeps; returns what was received.
+    fn finish(&self, core: &CommCore, request: Request) -> Result<Vec<u8>> {
+        let raw = request.raw();
+        self.wait_until(|vci, _| vci.is_settled(raw).then_some(Ok(())))?;
+        self.with(|s| {
+            let vci: &mut Vci = &mut s.dev;
+            vci.wait(request).map(|done| done.buffer).map_err(|e| failure(e.error, core))
+        })
+    }
+
+    /// Tells the other processes of the group what the leader has heard: nothing if that has
+    /// failed.
+    fn tell_all(&self, core: &CommCore, heard: Result<Vec<u8>>) -> Result<Vec<u8>> {
+        let tag = core.next_tag();
+        let data = heard.as_ref().map_or(Vec::new(), Clone::clone);
+        for rank in (0..core.size()).filter(|rank| *rank != core.rank()) {
+            let place = core.group().place(rank).unwrap_or(0).cast_signed();
+            let send = self.with(|s| {
+                let sent = s.dev.isend(data.clone(), place, tag, core.coll);
+                sent.map_err(|e| failure(e.error, core))
+            })?;
+            self.finish(core, send)?;
+        }
+        heard
+    }
+
+    /// Hears from the leader what it has heard.
+    fn hear(&self, core: &CommCore, leader: u32) -> Result<Vec<u8>> {
+        let tag = core.next_tag();
+        let place = core.group().place(leader).unwrap_or(0).cast_signed();
+        let heard = self.take_from(core, place, tag)?;
+        if heard.is_empty() {
+            let text = format!("the leader, rank {leader}, could not reach the leader of the other group");
+            return Err(MpiError::new(Class::OTHER, text));
+        }
+        Ok(heard)
+    }
+
+    /// Makes an intracommunicator of both groups (`MPI_Intercomm_merge`): that which says `high`
+    /// comes last. If both say the same, that with the lower first rank in the job comes first.
+    ///
+    /// # Errors
+    /// A bad handle; no context id.
+    pub fn intercomm_merge(&self, inter: Comm, high: bool) -> Result<Comm> {
+        let core = self.with(|s| s.objects.core(inter))?;
+        let remote = remote_of(&core)?;
+        let both = Party::of_both(&core, &remote);
+        let own_first = both.places.first() == core.group().places().first();
+        let said = self.gather(both.clone(), vec![u8::from(high)])?;
+        let other = if own_first { said.last() } else { said.first() };
+        let other_high = other.is_some_and(|high| *high != 0);
+        let own_before = if high == other_high { own_first } else { !high };
+        let (own, other) = (core.group().places(), remote.places());
+        let (first, second) = if own_before { (own, other) } else { (other, own) };
+        let places: Arc<[u32]> = first.iter().chain(second.iter()).copied().collect();
+        let me = core.rank() + if own_before { 0 } else { remote.size() };
+        let id = self.agree(Agreement::new(Party { tag: core.next_tag(), ..both }, true))?;
+        self.make(inter, id, Arc::new(Ranks::new(places)), me)
+    }
+
+    /// Duplicates an intercommunicator, without its attributes.
+    ///
+    /// # Errors
+    /// A bad handle; no context id.
+    pub(crate) fn dup_inter(&self, inter: Comm, core: &Arc<CommCore>) -> Result<Comm> {
+        let remote = remote_of(core)?;
+        let id = self.agree(Agreement::new(Party::of_all(core), true))?;
+        let both = Party::of_both(core, &remote);
+        // A process of the other group is at the other end of the party.
+        let own_first = both.places.first() == core.group().places().first();
+        let ids = self.gather(both, id.to_le_bytes().to_vec())?;
+        let ids = ids.as_chunks::<4>().0;
+        let other = if own_first { ids.last() } else { ids.first() };
+        let other =
+            Side { id: other.map_or(id, |id| u32::from_le_bytes(*id)), places: Arc::clone(remote.places()) };
+        let remote = Ranks::new(Arc::clone(&other.places));
+        self.make_inter(inter, core, &other, id, remote)
+    }
+}
