@@ -48,6 +48,7 @@ mod ranks;
 mod request;
 mod status;
 mod task;
+pub mod topo;
 mod turns;
 mod wait;
 

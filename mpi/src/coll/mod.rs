@@ -15,14 +15,20 @@ pub mod blocks;
 mod call;
 mod engine;
 pub mod gather;
+mod inter;
+mod intra;
 mod memory;
+mod neighbours;
+mod plan;
 pub mod reduce;
 pub mod scan;
 mod schedule;
+mod start;
 #[cfg(test)]
 mod tests;
 
-pub use call::Call;
+pub use call::{Call, Neighbours, Peers};
 pub use engine::{Active, Advance, Reducer, Wire};
 pub use memory::{Memory, Work};
 pub use schedule::{Base, Builder, Data, Elem, Room, Schedule, Step, TypeId};
+pub use start::reduce_local;

@@ -125,12 +125,7 @@ fn reduce_by_halves(b: &mut Builder, root: usize, mine: Data, result: Option<Dat
     }
     let place = if rel < 2 * rest { rel / 2 } else { rel - rest };
     let member = |p: usize| real(if p < rest { 2 * p } else { p + rest });
-    let blocks = |d: Data| {
-        move |r: Range<usize>| {
-            d.range(share(d.count, power, r.start).start..share(d.count, power, r.end - 1).end)
-        }
-    };
-    let (acc, tmp) = (blocks(acc), blocks(tmp));
+    let (acc, tmp) = (blocks(acc, power), blocks(tmp, power));
     Group { me: place, n: power, real: &member }.halving(b, &acc, &tmp);
     // The parts are collected as they were dealt out, towards place 0.
     let mut mask = 1;
@@ -147,41 +142,41 @@ fn reduce_by_halves(b: &mut Builder, root: usize, mine: Data, result: Option<Dat
 
 /// Combines the vectors of all, for all, into `result`.
 ///
-/// `mine` is this process's operand; it is `result` if it is in place.
+/// `mine` is this process's operand; it is `result` if it is in place. All processes combine the
+/// same operands in the same order, so they get the same bits.
 pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
     let (n, me) = (b.n, b.me);
-    b.copy(mine, result);
     if n == 1 {
+        b.copy(mine, result);
         return;
     }
     let (power, rest) = folded(n);
-    let tmp = b.room(result.count, result.elem);
-    let mut all = Accumulator { acc: result, tmp, commutative: op.commutative };
     // Even ones of the first processes leave their operand to their neighbours.
-    let out = me < 2 * rest && me % 2 == 0;
-    if out {
-        b.send(me + 1, all.acc);
+    if me < 2 * rest && me % 2 == 0 {
+        b.send(me + 1, mine);
         b.fence();
         b.recv(me + 1, result);
         return;
     }
+    let place = if me < 2 * rest { me / 2 } else { me - rest };
+    let member = |p: usize| if p < rest { 2 * p + 1 } else { p + rest };
+    let room = b.room(result.count, result.elem);
+    let long = result.bytes() > SHORT_MAX && result.count >= power;
+    let divided = op.commutative && op.divisible && long;
+    // Each operand from the right makes the buffers change places; the result ends in its own.
+    let changes = power.ilog2() - place.count_ones();
+    let (acc, tmp) = if divided || changes % 2 == 0 { (result, room) } else { (room, result) };
+    b.copy(mine, acc);
+    let mut all = Accumulator { acc, tmp, commutative: false };
     if me < 2 * rest {
         b.recv(me - 1, all.tmp);
         b.fence();
         all.left(b);
     }
-    let place = if me < 2 * rest { me / 2 } else { me - rest };
-    let member = |p: usize| if p < rest { 2 * p + 1 } else { p + rest };
-    let long = result.bytes() > SHORT_MAX && result.count >= power;
-    if op.commutative && op.divisible && long {
-        let blocks = |d: Data| {
-            move |r: Range<usize>| {
-                d.range(share(d.count, power, r.start).start..share(d.count, power, r.end - 1).end)
-            }
-        };
+    if divided {
         let group = Group { me: place, n: power, real: &member };
-        let acc = blocks(result);
-        group.halving(b, &acc, &blocks(tmp));
+        let acc = blocks(acc, power);
+        group.halving(b, &acc, &blocks(tmp, power));
         group.doubling(b, &acc);
     } else {
         let mut mask = 1;
@@ -195,11 +190,15 @@ pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
             }
             mask *= 2;
         }
-        b.copy(all.acc, result);
     }
     if me < 2 * rest {
         b.send(me - 1, result);
     }
+}
+
+/// Returns the ranges of a vector's parts that are dealt out to `n` processes.
+fn blocks(d: Data, n: usize) -> impl Fn(Range<usize>) -> Data {
+    move |r| d.range(share(d.count, n, r.start).start..share(d.count, n, r.end - 1).end)
 }
 
 /// Combines the vectors of all and gives block `i` to process `i`.

@@ -58,7 +58,7 @@ pub enum Repr {
     I64AndI32,
     I16AndI32,
     I32AndI32,
-    F80AndI32,
+    LongDoubleAndI32,
     F32AndF32,
     F64AndF64,
     /// Bytes without a meaning.
@@ -100,7 +100,7 @@ impl Basic {
             Repr::F32AndI32 | Repr::I32AndI32 | Repr::F32AndF32 => (4, 4, 4),
             Repr::F64AndI32 | Repr::I64AndI32 => (8, 8, 4),
             Repr::I16AndI32 => (2, 4, 4),
-            Repr::F80AndI32 => (16, 16, 4),
+            Repr::LongDoubleAndI32 => (16, 16, 4),
             Repr::F64AndF64 => (8, 8, 8),
             _ => return None,
         };
@@ -183,7 +183,7 @@ const ROWS: &[Basic] = &[
     row(0x8c00_0002, "MPI_LONG_INT", 12, 8, Pair, Repr::I64AndI32),
     row(0x8c00_0003, "MPI_SHORT_INT", 6, 4, Pair, Repr::I16AndI32),
     row(0x4c00_0816, "MPI_2INT", 8, 4, Pair, Repr::I32AndI32),
-    row(0x8c00_0004, "MPI_LONG_DOUBLE_INT", 20, 16, Pair, LONG_DOUBLE_INT),
+    row(0x8c00_0004, "MPI_LONG_DOUBLE_INT", 20, 16, Pair, Repr::LongDoubleAndI32),
     // C++.
     plain(0x4c00_0133, "MPI_CXX_BOOL", Logical, Repr::U8),
     complex(0x4c00_0834, "MPI_CXX_FLOAT_COMPLEX", Repr::ComplexF32),
@@ -224,7 +224,6 @@ const ROWS: &[Basic] = &[
 const LONG_DOUBLE: Repr = if cfg!(target_arch = "x86_64") { Repr::F80 } else { Repr::F128 };
 const COMPLEX_LONG_DOUBLE: Repr =
     if cfg!(target_arch = "x86_64") { Repr::ComplexF80 } else { Repr::ComplexF128 };
-const LONG_DOUBLE_INT: Repr = Repr::F80AndI32;
 
 /// First handle of the pair types that are numbered apart.
 const APART: u32 = 0x8c00_0000;

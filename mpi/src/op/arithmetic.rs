@@ -1,5 +1,6 @@
 //! Loops of the operations over numbers and truth values.
 
+use super::f128::F128;
 use super::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use super::x87::F80;
 use super::{Builtin, Kernel};
@@ -56,6 +57,18 @@ impl Value for F80 {
     #[inline(always)]
     fn load(bytes: &[u8]) -> F80 {
         F80(u128::load(bytes))
+    }
+    #[inline(always)]
+    fn store(self, bytes: &mut [u8]) {
+        self.0.store(bytes);
+    }
+}
+
+impl Value for F128 {
+    const SIZE: usize = 16;
+    #[inline(always)]
+    fn load(bytes: &[u8]) -> F128 {
+        F128(u128::load(bytes))
     }
     #[inline(always)]
     fn store(self, bytes: &mut [u8]) {
@@ -139,6 +152,25 @@ impl Number for F80 {
     }
     #[inline(always)]
     fn exceeds(self, other: F80) -> bool {
+        self.is_greater(other)
+    }
+}
+
+impl Number for F128 {
+    #[inline(always)]
+    fn plus(self, other: F128) -> F128 {
+        self.sum(other)
+    }
+    #[inline(always)]
+    fn times(self, other: F128) -> F128 {
+        self.product(other)
+    }
+    #[inline(always)]
+    fn minus(self, other: F128) -> F128 {
+        self.sum(other.negated())
+    }
+    #[inline(always)]
+    fn exceeds(self, other: F128) -> bool {
         self.is_greater(other)
     }
 }
@@ -274,10 +306,12 @@ pub(super) fn kernel(op: Builtin, repr: Repr) -> Option<Kernel> {
         Repr::F32 => of_number::<f32>(op),
         Repr::F64 => of_number::<f64>(op),
         Repr::F80 if F80::WORKS => of_number::<F80>(op),
+        Repr::F128 => of_number::<F128>(op),
         Repr::ComplexF16 => of_complex::<Half<false>>(op),
         Repr::ComplexF32 => of_complex::<f32>(op),
         Repr::ComplexF64 => of_complex::<f64>(op),
         Repr::ComplexF80 if F80::WORKS => of_complex::<F80>(op),
+        Repr::ComplexF128 => of_complex::<F128>(op),
         _ => None,
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! [`kernel`] gives the loop of a predefined operation over one predefined type; a loop reads and
 //! writes plain bytes, so that no alignment is asked for, and compiles to vector instructions.
-//! `arithmetic` has the loops over numbers, `pairs` those of MINLOC and MAXLOC, `half` and `x87`
-//! arithmetic that Rust does not have.
+//! `arithmetic` has the loops over numbers, `pairs` those of MINLOC and MAXLOC; `half`, `x87` and
+//! `f128` have arithmetic that Rust does not have.
 
 mod arithmetic;
+mod f128;
 mod half;
 mod pairs;
 mod table;

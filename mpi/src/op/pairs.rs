@@ -1,5 +1,6 @@
 //! MINLOC and MAXLOC: the extreme value, and the least index among those that have it.
 
+use super::f128::F128;
 use super::x87::F80;
 use super::{Builtin, Kernel};
 use crate::datatype::basic::Repr;
@@ -24,11 +25,12 @@ less!(less_i64, i64);
 less!(less_f32, f32);
 less!(less_f64, f64);
 
-fn less_f80(a: &[u8], b: &[u8]) -> bool {
+fn less_long_double(a: &[u8], b: &[u8]) -> bool {
     let (mut x, mut y) = ([0; 16], [0; 16]);
     x.copy_from_slice(a);
     y.copy_from_slice(b);
-    F80(u128::from_ne_bytes(y)).is_greater(F80(u128::from_ne_bytes(x)))
+    let (x, y) = (u128::from_ne_bytes(x), u128::from_ne_bytes(y));
+    if F80::WORKS { F80(y).is_greater(F80(x)) } else { F128(y).is_greater(F128(x)) }
 }
 
 /// Combines pairs of `FIRST` bytes of value and `SECOND` of index at offset `AT`, `EXTENT` apart.
@@ -72,7 +74,7 @@ pub(super) fn kernel(op: Builtin, repr: Repr) -> Option<Kernel> {
         Repr::I64AndI32 => pair!(op, 8, 8, 4, 16, less_i64, less_i32),
         Repr::I16AndI32 => pair!(op, 2, 4, 4, 8, less_i16, less_i32),
         Repr::I32AndI32 => pair!(op, 4, 4, 4, 8, less_i32, less_i32),
-        Repr::F80AndI32 if F80::WORKS => pair!(op, 16, 16, 4, 32, less_f80, less_i32),
+        Repr::LongDoubleAndI32 => pair!(op, 16, 16, 4, 32, less_long_double, less_i32),
         Repr::F32AndF32 => pair!(op, 4, 4, 4, 8, less_f32, less_f32),
         Repr::F64AndF64 => pair!(op, 8, 8, 8, 16, less_f64, less_f64),
         _ => return None,

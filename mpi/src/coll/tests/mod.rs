@@ -1,6 +1,7 @@
 //! Every operation over a simulated network: the schedules of all processes are run against each
 //! other, and the result is compared with the definition.
 
+mod calls;
 mod moves;
 mod network;
 mod reductions;

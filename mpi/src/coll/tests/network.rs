@@ -28,6 +28,8 @@ struct Channel {
 pub struct Network {
     what: String,
     n: usize,
+    /// Processes of the first of two groups; 0 if there is one.
+    first: usize,
     channels: BTreeMap<(usize, usize), Channel>,
     /// True for each request that is over.
     over: Vec<bool>,
@@ -42,7 +44,19 @@ struct Port<'a> {
 impl Network {
     pub fn new(what: &str, n: usize) -> Network {
         let dice = 0x2545_f491_4f6c_dd1d ^ (n as u64) << 7 ^ what.len() as u64;
-        Network { what: what.into(), n, channels: BTreeMap::new(), over: Vec::new(), dice }
+        Network { what: what.into(), n, first: 0, channels: BTreeMap::new(), over: Vec::new(), dice }
+    }
+
+    /// Makes it the network of two groups, the first of `n` processes. Each numbers its own first.
+    pub fn of_groups(mut self, n: usize) -> Network {
+        self.first = n;
+        self
+    }
+
+    /// Returns the process that another one calls `rank`.
+    fn process(&self, me: usize, rank: u32) -> usize {
+        let (rank, first) = (rank as usize, self.first);
+        if me < first || first == 0 { rank } else { (rank + first) % self.n }
     }
 
     fn roll(&mut self, n: usize) -> usize {
@@ -80,10 +94,10 @@ impl Network {
         }
     }
 
-    /// Runs all processes in a random order until they are over.
-    pub fn run(mut self, types: &[Arc<TypeDesc>], reducer: &Reducer, all: Vec<Process>) {
+    /// Runs all processes, and compares their buffers with what is wanted.
+    pub fn run(self, types: &[Arc<TypeDesc>], reducer: &Reducer, all: Vec<Process>) {
         let mut memory: Vec<Spread> = Vec::new();
-        let mut runs: Vec<Option<Active<usize>>> = Vec::new();
+        let mut runs = Vec::new();
         let mut wants = Vec::new();
         for p in &all {
             let mut send = Spread::new(&types[1], &p.send);
@@ -92,10 +106,23 @@ impl Network {
             // SAFETY: the buffers are as long as the packed data of the test says, live until the
             // runs are over, and are not touched before.
             let mem = unsafe { Memory::new(s, r, types.to_vec(), &p.schedule.rooms) }.unwrap();
-            runs.push(Some(Active::new(Arc::new(p.schedule.clone()), mem, reducer.clone())));
+            runs.push(Active::new(Arc::new(p.schedule.clone()), mem, reducer.clone()));
             wants.push((send.memory.clone(), recv.with(&p.want)));
             memory.extend([send, recv]);
         }
+        let what = self.what.clone();
+        self.drive(runs);
+        for (me, (send, recv)) in wants.into_iter().enumerate() {
+            assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", what);
+            let got = &memory[2 * me + 1].memory;
+            let differs = got.iter().zip(&recv).position(|(a, b)| a != b);
+            assert_eq!(differs, None, "{}: process {me}'s result is wrong at this byte", what);
+        }
+    }
+
+    /// Runs all processes in a random order until they are over.
+    pub fn drive(mut self, runs: Vec<Active<usize>>) {
+        let mut runs: Vec<Option<Active<usize>>> = runs.into_iter().map(Some).collect();
         let mut idle = 0;
         while runs.iter().any(Option::is_some) {
             let me = self.roll(self.n);
@@ -120,12 +147,6 @@ impl Network {
         for (at, channel) in &self.channels {
             assert!(channel.sends.is_empty() && channel.recvs.is_empty(), "{}: left over {at:?}", self.what);
         }
-        for (me, (send, recv)) in wants.into_iter().enumerate() {
-            assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", self.what);
-            let got = &memory[2 * me + 1].memory;
-            let differs = got.iter().zip(&recv).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{}: process {me}'s result is wrong at this byte", self.what);
-        }
     }
 }
 
@@ -142,7 +163,7 @@ impl Wire for Port<'_> {
         } else {
             Payload::Lent(data)
         };
-        let (from, to) = (self.me, to as usize);
+        let (from, to) = (self.me, self.net.process(self.me, to));
         assert!(to < self.net.n && to != from, "{}: {from} sends to {to}", self.net.what);
         self.net.channels.entry((from, to)).or_default().sends.push_back((req, payload));
         self.net.match_up(from, to);
@@ -151,7 +172,7 @@ impl Wire for Port<'_> {
 
     fn recv(&mut self, from: u32, room: Segment) -> Result<usize> {
         let req = self.net.request();
-        let from = from as usize;
+        let from = self.net.process(self.me, from);
         assert!(from < self.net.n && from != self.me, "{}: {} receives from {from}", self.net.what, self.me);
         self.net.channels.entry((from, self.me)).or_default().recvs.push_back((req, room));
         self.net.match_up(from, self.me);

@@ -1,0 +1,148 @@
+//! Calls on intracommunicators: the buffers that count, and the schedule.
+
+use super::call::Call;
+use super::plan::{Plan, bad, root_of};
+use super::schedule::Base;
+use super::{allgather, alltoall, barrier, bcast, gather, reduce, scan};
+use crate::datatype::Buf;
+use crate::error::{Class, Result};
+use crate::handle::Op;
+
+impl Plan<'_> {
+    fn reduce(&mut self, send: &Buf, recv: &Buf, op: Op, root: i32) -> Result<()> {
+        let root = root_of(root, self.b.n)?;
+        let at_root = self.b.me == root;
+        if send.is_in_place() && !at_root {
+            let text = "MPI_IN_PLACE is for the root alone; give the operand's address";
+            return Err(bad(Class::BUFFER, text.into()));
+        }
+        if at_root {
+            let (facts, mine, result) = self.operands(send, recv, op)?;
+            reduce::reduce(&mut self.b, root, facts, mine, Some(result));
+        } else {
+            let facts = self.operation(op, send)?;
+            let mine = self.whole(Base::Send, send)?;
+            reduce::reduce(&mut self.b, root, facts, mine, None);
+        }
+        Ok(())
+    }
+
+    fn reduce_scatter(&mut self, send: &Buf, recv: &Buf, counts: &[i64], op: Op) -> Result<()> {
+        let (counts, total) = self.counts(counts)?;
+        let own = counts[self.b.me] as i64;
+        let facts = self.operation(op, recv)?;
+        let in_place = send.is_in_place();
+        let result = self.whole(Base::Recv, &recv.with_count(if in_place { total } else { own }))?;
+        self.types.committed(recv.datatype(), total)?;
+        self.distinct(&send.with_count(total), recv)?;
+        let mine = if in_place { None } else { Some(self.operand(&send.with_count(total), result)?) };
+        reduce::reduce_scatter(&mut self.b, facts, mine, result, &counts);
+        Ok(())
+    }
+
+    /// Builds the schedule of a call on an intracommunicator.
+    pub(super) fn intra(&mut self, call: &Call) -> Result<()> {
+        let (n, me) = (self.b.n, self.b.me);
+        match call {
+            Call::Barrier => barrier::barrier(&mut self.b),
+            Call::Bcast { buf, root } => {
+                let root = root_of(*root, n)?;
+                let data = self.whole(Base::Recv, buf)?;
+                bcast::bcast(&mut self.b, root, data);
+            }
+            Call::Gather { send, recv, root } => {
+                let root = root_of(*root, n)?;
+                let mine = if me == root {
+                    self.optional(Base::Send, send)?
+                } else {
+                    Some(self.whole(Base::Send, send)?)
+                };
+                let all = if me == root { Some(self.parts(Base::Recv, recv, n)?) } else { None };
+                if me == root {
+                    self.distinct(send, recv)?;
+                }
+                gather::gather(&mut self.b, root, mine, all);
+            }
+            Call::Gatherv { send, recv, root } => {
+                let root = root_of(*root, n)?;
+                let mine = if me == root {
+                    self.optional(Base::Send, send)?
+                } else {
+                    Some(self.whole(Base::Send, send)?)
+                };
+                let blocks = if me == root { self.blocks(Base::Recv, recv, n)? } else { Vec::new() };
+                gather::gatherv(&mut self.b, root, mine, &blocks);
+            }
+            Call::Scatter { send, recv, root } => {
+                let root = root_of(*root, n)?;
+                let mine = if me == root {
+                    self.optional(Base::Recv, recv)?
+                } else {
+                    Some(self.whole(Base::Recv, recv)?)
+                };
+                let all = if me == root { Some(self.parts(Base::Send, send, n)?) } else { None };
+                if me == root {
+                    self.distinct(send, recv)?;
+                }
+                gather::scatter(&mut self.b, root, all, mine);
+            }
+            Call::Scatterv { send, recv, root } => {
+                let root = root_of(*root, n)?;
+                let mine = if me == root {
+                    self.optional(Base::Recv, recv)?
+                } else {
+                    Some(self.whole(Base::Recv, recv)?)
+                };
+                let blocks = if me == root { self.blocks(Base::Send, send, n)? } else { Vec::new() };
+                gather::scatterv(&mut self.b, root, &blocks, mine);
+            }
+            Call::Allgather { send, recv } => {
+                self.distinct(send, recv)?;
+                let mine = self.optional(Base::Send, send)?;
+                let all = self.parts(Base::Recv, recv, n)?;
+                allgather::allgather(&mut self.b, mine, all);
+            }
+            Call::Allgatherv { send, recv } => {
+                self.distinct(send, &recv.base())?;
+                let mine = self.optional(Base::Send, send)?;
+                let blocks = self.blocks(Base::Recv, recv, n)?;
+                allgather::allgatherv(&mut self.b, mine, &blocks);
+            }
+            Call::Alltoall { send, recv } => {
+                self.distinct(send, recv)?;
+                let from = if send.is_in_place() { None } else { Some(self.parts(Base::Send, send, n)?) };
+                let into = self.parts(Base::Recv, recv, n)?;
+                alltoall::alltoall(&mut self.b, from, into);
+            }
+            Call::Alltoallv { send, recv } => {
+                let from = if send.is_in_place() { None } else { Some(self.blocks(Base::Send, send, n)?) };
+                let into = self.blocks(Base::Recv, recv, n)?;
+                alltoall::alltoallv(&mut self.b, from.as_deref(), &into);
+            }
+            Call::Reduce { send, recv, op, root } => self.reduce(send, recv, *op, *root)?,
+            Call::Allreduce { send, recv, op } => {
+                let (facts, mine, result) = self.operands(send, recv, *op)?;
+                reduce::allreduce(&mut self.b, facts, mine, result);
+            }
+            Call::ReduceScatter { send, recv, counts, op } => self.reduce_scatter(send, recv, counts, *op)?,
+            Call::ReduceScatterBlock { send, recv, op } => {
+                self.reduce_scatter(send, recv, &vec![recv.count(); n], *op)?;
+            }
+            Call::Scan { send, recv, op } => {
+                let (facts, mine, result) = self.operands(send, recv, *op)?;
+                scan::scan(&mut self.b, facts, mine, result);
+            }
+            // Process 0 has no result.
+            Call::Exscan { send, op, .. } if me == 0 && !send.is_in_place() => {
+                let facts = self.operation(*op, send)?;
+                let mine = self.whole(Base::Send, send)?;
+                scan::exscan(&mut self.b, facts, mine, mine);
+            }
+            Call::Exscan { send, recv, op } => {
+                let (facts, mine, result) = self.operands(send, recv, *op)?;
+                scan::exscan(&mut self.b, facts, mine, result);
+            }
+        }
+        Ok(())
+    }
+}
