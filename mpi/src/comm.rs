@@ -12,6 +12,7 @@ use crate::group;
 use crate::handle::{Comm, Errhandler, Group, Info, Table};
 use crate::instance::{Mpi, Objects};
 use crate::ranks::Ranks;
+use crate::topo::Topology;
 
 /// Tags of collective operations; higher ones belong to the making of communicators.
 const TAGS: u32 = 1 << 30;
@@ -133,6 +134,7 @@ pub(crate) struct Communicator {
     pub attrs: Attrs,
     /// Hints, by key.
     pub hints: Vec<(String, String)>,
+    pub topology: Option<Arc<Topology>>,
 }
 
 impl Communicator {
@@ -143,6 +145,7 @@ impl Communicator {
             errhandler,
             attrs: Attrs::default(),
             hints: Vec::new(),
+            topology: None,
         }
     }
 }

@@ -122,7 +122,7 @@ impl Mpi {
     }
 
     /// Returns the records of all members of a party.
-    pub(crate) fn gather(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn gather_records(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
         let mut gathering = GatherAll::new(party, record);
         self.wait_until(|vci, _| gathering.advance(vci).transpose())
     }
@@ -147,6 +147,7 @@ impl Mpi {
             let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
             self.make(comm, id, Arc::clone(core.group()), core.rank())?
         };
+        self.with(|s| s.objects.copy_topology(comm, new))?;
         // Only now, since the other processes would wait for one whose copy function fails.
         let adopted =
             self.copied_attrs(comm).and_then(|copies| self.with(|s| s.objects.adopt_attrs(new, &copies)));
@@ -182,6 +183,7 @@ impl Mpi {
             let core = CommCore::intra(INCOMPLETE, channels, Arc::clone(parent.group()), parent.rank());
             let new = objects.add_comm(comm, core)?;
             objects.adopt_attrs(new, &copies)?;
+            objects.copy_topology(comm, new)?;
             let agreement = Agreement::new(Party::of_all(&parent), true);
             let task = Duplication { agreement, parent, comm: new };
             let request = objects.requests.insert(Kind::Task(Some(Box::new(task))))?;
@@ -217,7 +219,7 @@ impl Mpi {
     }
 
     fn wishes(&self, core: &Arc<CommCore>, own: Wish) -> Result<Vec<Wish>> {
-        self.gather(Party::of_all(core), own.emit()).map(|records| Wish::parse(&records))
+        self.gather_records(Party::of_all(core), own.emit()).map(|records| Wish::parse(&records))
     }
 
     fn split(&self, comm: Comm, core: &Arc<CommCore>, color: Option<u64>, wishes: &[Wish]) -> Result<Comm> {

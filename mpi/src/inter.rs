@@ -212,7 +212,7 @@ impl Mpi {
         let remote = remote_of(&core)?;
         let both = Party::of_both(&core, &remote);
         let own_first = both.places.first() == core.group().places().first();
-        let said = self.gather(both.clone(), vec![u8::from(high)])?;
+        let said = self.gather_records(both.clone(), vec![u8::from(high)])?;
         let other = if own_first { said.last() } else { said.first() };
         let other_high = other.is_some_and(|high| *high != 0);
         let own_before = if high == other_high { own_first } else { !high };
@@ -234,7 +234,7 @@ impl Mpi {
         let both = Party::of_both(core, &remote);
         // A process of the other group is at the other end of the party.
         let own_first = both.places.first() == core.group().places().first();
-        let ids = self.gather(both, id.to_le_bytes().to_vec())?;
+        let ids = self.gather_records(both, id.to_le_bytes().to_vec())?;
         let ids = ids.as_chunks::<4>().0;
         let other = if own_first { ids.last() } else { ids.first() };
         let other =

@@ -1,7 +1,7 @@
 //! The arguments of a collective call, whatever its form.
 
 use crate::datatype::{Blocks, Buf};
-use crate::handle::Op;
+use crate::handle::{Datatype, Op};
 
 /// A collective operation with its arguments, without the communicator.
 #[derive(Clone, Debug)]
@@ -81,6 +81,23 @@ pub enum Call {
         recv: Buf,
         op: Op,
     },
+}
+
+impl Call {
+    /// Returns the datatype that the operation of a reduction is told.
+    pub(super) fn operand_type(&self) -> Option<Datatype> {
+        match self {
+            Call::Reduce { send, .. } if !send.is_in_place() => Some(send.datatype()),
+            Call::Exscan { send, .. } if !send.is_in_place() => Some(send.datatype()),
+            Call::Reduce { recv, .. }
+            | Call::Allreduce { recv, .. }
+            | Call::ReduceScatter { recv, .. }
+            | Call::ReduceScatterBlock { recv, .. }
+            | Call::Scan { recv, .. }
+            | Call::Exscan { recv, .. } => Some(recv.datatype()),
+            _ => None,
+        }
+    }
 }
 
 /// The neighbours of a process.

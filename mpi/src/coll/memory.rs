@@ -48,6 +48,11 @@ pub struct Work {
 unsafe impl Send for Work {}
 
 impl Work {
+    /// Gives the operation another handle of its datatype.
+    pub(crate) fn set_datatype(&mut self, datatype: Datatype) {
+        self.datatype = datatype;
+    }
+
     /// Calls the operation.
     pub fn run(&self) {
         // SAFETY: `Memory::work` made it of two spans of a schedule, which are elements of the type

@@ -13,10 +13,12 @@ pub mod barrier;
 pub mod bcast;
 pub mod blocks;
 mod call;
+mod calls;
 mod engine;
 pub mod gather;
 mod inter;
 mod intra;
+mod ints;
 mod memory;
 mod neighbours;
 mod plan;
@@ -24,11 +26,14 @@ pub mod reduce;
 pub mod scan;
 mod schedule;
 mod start;
+mod task;
 #[cfg(test)]
 mod tests;
 
 pub use call::{Call, Neighbours, Peers};
+pub(crate) use calls::forms;
 pub use engine::{Active, Advance, Reducer, Wire};
 pub use memory::{Memory, Work};
 pub use schedule::{Base, Builder, Data, Elem, Room, Schedule, Step, TypeId};
 pub use start::reduce_local;
+pub(crate) use task::Running;

@@ -137,6 +137,14 @@ impl Types {
         self.derived.insert(entry)
     }
 
+    /// Adds another handle of a type that lives on though its handle was freed.
+    ///
+    /// # Errors
+    /// If no more can exist.
+    pub(crate) fn lend(&mut self, desc: &Arc<TypeDesc>) -> Result<Datatype> {
+        self.derived.insert(TypeEntry::new(Arc::clone(desc), true, ""))
+    }
+
     /// Allows a type to be used to move data.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! Topologies: how the processes of a communicator are neighbours.
 //!
-//! All of it is pure.
+//! `cart`, `graph` and `dims` are pure; `calls` has MPI's functions.
 
+mod calls;
 mod cart;
 mod dims;
 mod graph;
+mod neighbours;
 
 pub use cart::Cart;
 pub use dims::dims_create;

@@ -4,6 +4,7 @@
 
 mod attributes;
 mod buffered;
+mod collectives;
 mod communicators;
 mod handles;
 mod job;
@@ -11,3 +12,4 @@ mod messages;
 mod persistent;
 mod requests;
 mod threads;
+mod topologies;

@@ -1,0 +1,118 @@
+//! Collective operations: blocking, nonblocking and persistent.
+
+use super::call::Call;
+use super::task::Running;
+use crate::datatype::{Blocks, Buf};
+use crate::error::Result;
+use crate::handle::{Comm, Info, Op, Request};
+use crate::instance::{Mpi, Objects, State};
+use crate::request::Kind;
+use crate::task::{Progress, Task};
+
+/// The end of one part of a blocking operation.
+enum Part {
+    Over,
+    /// A function of the program is to be called.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+impl Mpi {
+    /// Runs an operation to its end.
+    ///
+    /// # Errors
+    /// A bad handle or argument; a message that failed.
+    pub(crate) fn run_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<()> {
+        let mut running = self.with(|s| make(&s.objects))?;
+        loop {
+            let part = self.wait_until(|vci, objects| match running.advance(vci, objects) {
+                Progress::Blocked => None,
+                Progress::Call(function) => Some(Ok(Part::Call(function))),
+                Progress::Done(result) => Some(result.map(|_| Part::Over)),
+            })?;
+            match part {
+                Part::Over => return Ok(()),
+                Part::Call(function) => {
+                    function();
+                    running.called();
+                }
+            }
+        }
+    }
+
+    /// Starts an operation.
+    ///
+    /// # Errors
+    /// A bad handle or argument.
+    pub(crate) fn start_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
+        self.with(|s| {
+            let State { dev, objects } = s;
+            let mut running = make(objects)?;
+            let kind = match running.advance(dev, objects) {
+                Progress::Done(result) => Kind::Over(result),
+                // The call that is to be made is asked for again.
+                Progress::Blocked | Progress::Call(_) => Kind::Task(Some(Box::new(running))),
+            };
+            objects.requests.insert(kind)
+        })
+    }
+
+    /// Makes a persistent operation.
+    ///
+    /// # Errors
+    /// A bad handle or argument.
+    pub(crate) fn make_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
+        let running = self.with(|s| make(&s.objects))?;
+        self.persistent_task(Box::new(running))
+    }
+}
+
+/// Returns the maker of an operation of all processes of a communicator.
+fn on_all(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {
+    move |objects| Running::new(objects, objects.core(comm)?, &call)
+}
+
+/// Writes the three forms of an operation.
+macro_rules! forms {
+    ($of:ident; $($mpi:literal: $name:ident, $start:ident, $make:ident($($arg:ident: $ty:ty),*) $call:expr;)*) => {
+        impl Mpi {$(
+            #[doc = concat!("`MPI_", $mpi, "`.\n\n# Errors\nA bad handle or argument; a message that failed.")]
+            pub fn $name(&self, $($arg: $ty,)* comm: Comm) -> Result<()> {
+                self.run_operation($of($call, comm))
+            }
+
+            #[doc = concat!("Starts `MPI_", $mpi, "`.\n\n# Errors\nA bad handle or argument.")]
+            pub fn $start(&self, $($arg: $ty,)* comm: Comm) -> Result<Request> {
+                self.start_operation($of($call, comm))
+            }
+
+            #[doc = concat!("Makes a persistent `MPI_", $mpi, "`, which no hint changes.\n\n# Errors\nA bad handle or argument.")]
+            pub fn $make(&self, $($arg: $ty,)* comm: Comm, _info: Info) -> Result<Request> {
+                self.make_operation($of($call, comm))
+            }
+        )*}
+    };
+}
+pub(crate) use forms;
+
+forms! {
+    on_all;
+    "Barrier": barrier, ibarrier, barrier_init() Call::Barrier;
+    "Bcast": bcast, ibcast, bcast_init(buf: Buf, root: i32) Call::Bcast { buf, root };
+    "Gather": gather, igather, gather_init(send: Buf, recv: Buf, root: i32) Call::Gather { send, recv, root };
+    "Gatherv": gatherv, igatherv, gatherv_init(send: Buf, recv: Blocks, root: i32) Call::Gatherv { send, recv, root };
+    "Scatter": scatter, iscatter, scatter_init(send: Buf, recv: Buf, root: i32) Call::Scatter { send, recv, root };
+    "Scatterv": scatterv, iscatterv, scatterv_init(send: Blocks, recv: Buf, root: i32) Call::Scatterv { send, recv, root };
+    "Allgather": allgather, iallgather, allgather_init(send: Buf, recv: Buf) Call::Allgather { send, recv };
+    "Allgatherv": allgatherv, iallgatherv, allgatherv_init(send: Buf, recv: Blocks) Call::Allgatherv { send, recv };
+    "Alltoall": alltoall, ialltoall, alltoall_init(send: Buf, recv: Buf) Call::Alltoall { send, recv };
+    "Alltoallv": alltoallv, ialltoallv, alltoallv_init(send: Blocks, recv: Blocks) Call::Alltoallv { send, recv };
+    "Alltoallw": alltoallw, ialltoallw, alltoallw_init(send: Blocks, recv: Blocks) Call::Alltoallv { send, recv };
+    "Reduce": reduce, ireduce, reduce_init(send: Buf, recv: Buf, op: Op, root: i32) Call::Reduce { send, recv, op, root };
+    "Allreduce": allreduce, iallreduce, allreduce_init(send: Buf, recv: Buf, op: Op) Call::Allreduce { send, recv, op };
+    "Reduce_scatter": reduce_scatter, ireduce_scatter, reduce_scatter_init(send: Buf, recv: Buf, counts: &[i64], op: Op)
+        Call::ReduceScatter { send, recv, counts: counts.to_vec(), op };
+    "Reduce_scatter_block": reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init(send: Buf, recv: Buf, op: Op)
+        Call::ReduceScatterBlock { send, recv, op };
+    "Scan": scan, iscan, scan_init(send: Buf, recv: Buf, op: Op) Call::Scan { send, recv, op };
+    "Exscan": exscan, iexscan, exscan_init(send: Buf, recv: Buf, op: Op) Call::Exscan { send, recv, op };
+}
