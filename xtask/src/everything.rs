@@ -12,7 +12,7 @@ use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
 use crate::tests::run as tests;
 use crate::vm::{self, Machine};
-use crate::{disk, jobs, libfabric};
+use crate::{disk, jobs, libfabric, mpi4py};
 
 /// Seconds for each fuzz target. The time that the seed comes from differs with each run.
 const FUZZ_SECONDS: &str = "2";
@@ -83,6 +83,7 @@ fn in_machine(machine: &Machine, built: &Built) -> Result<(), String> {
 /// Tools of this machine for some of the tests.
 struct Tools {
     second_libfabric: Option<PathBuf>,
+    mpi4py: Option<PathBuf>,
     machine: Option<Machine>,
     aarch64: Option<Aarch64>,
 }
@@ -92,6 +93,7 @@ impl Tools {
     fn get(options: Options, skipped: &mut Vec<String>) -> Result<Tools, String> {
         skipped.extend(install(options, NEEDS.iter().chain(VM).chain(NEEDS_AARCH64))?);
         let second_libfabric = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
+        let mpi4py = mpi4py::folder(options).map_err(|why| skipped.push(why)).ok();
         let (mut machine, mut aarch64) = (None, None);
         // Missing parts are among the skipped already.
         if all_there(VM) {
@@ -103,7 +105,7 @@ impl Tools {
         if options.no_skip && !skipped.is_empty() {
             return Err(format!("cannot test {}", skipped.join("; ")));
         }
-        Ok(Tools { second_libfabric, machine, aarch64 })
+        Ok(Tools { second_libfabric, mpi4py, machine, aarch64 })
     }
 }
 
@@ -126,6 +128,7 @@ impl Log {
             variables.push((NO_SKIP, "1".into()));
         }
         variables.extend(tools.second_libfabric.clone().map(|library| (libfabric::VARIABLE, library)));
+        variables.extend(tools.mpi4py.clone().map(|folder| (mpi4py::VARIABLE, folder)));
         Ok(Log { folder, skipped, variables })
     }
 

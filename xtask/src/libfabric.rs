@@ -19,17 +19,20 @@ const WHEEL: &str = "impi-rt==2021.18.1";
 /// SHA-256 of the wheel for x86-64.
 const SHA256: &str = "51ca89c1e64e60d86a7d40a7d6124312ba63aafc03fb6aacc140b3c66371d814";
 /// Files of the wheel that are used. This build of libfabric offers only the abilities of the
-/// provider of the highest priority, unless that one finds no hardware, as psm2 does.
-const PARTS: &str = "libfabric.so.1 libtcp-fi.so libshm-fi.so librxm-fi.so libpsmx2-fi.so";
+/// provider of the highest priority, unless that one finds no hardware, as psm2 does. IMB-MPI1 is a
+/// program for every library with the ABI of MPICH, and a test of ours.
+const PARTS: &str = "libfabric.so.1 libtcp-fi.so libshm-fi.so librxm-fi.so libpsmx2-fi.so IMB-MPI1";
 
 /// Takes parts of an archive out of it: archive, folder, parts.
 const UNPACK: &str = "\
 import os, sys, zipfile
 archive = zipfile.ZipFile(sys.argv[1])
 for part in sys.argv[3].split():
-    name, = [n for n in archive.namelist() if n.endswith('/data/lib/' + part)]
+    ends = ('/data/lib/' + part, '/data/bin/' + part)
+    name, = [n for n in archive.namelist() if n.endswith(ends)]
     with open(os.path.join(sys.argv[2], part), 'wb') as out:
         out.write(archive.read(name))
+        os.fchmod(out.fileno(), 0o755)
 ";
 
 /// Returns the library: from the environment, from an earlier run, or a new one.

@@ -12,6 +12,7 @@ mod figures;
 mod install;
 mod jobs;
 mod libfabric;
+mod mpi4py;
 mod options;
 mod peers;
 mod prefix;

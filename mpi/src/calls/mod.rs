@@ -5,3 +5,5 @@ mod errh;
 mod error;
 mod group;
 mod info;
+mod op;
+mod types;

@@ -154,15 +154,24 @@ impl Types {
         Ok(())
     }
 
+    /// Checks that a type may be freed.
+    ///
+    /// # Errors
+    /// [`Class::TYPE`] if the handle names nothing or a predefined type.
+    pub fn check_free(&self, handle: Datatype) -> Result<()> {
+        if let Some(b) = basic(handle) {
+            let text = format!("{} is predefined and cannot be freed; free types that were made", b.name);
+            return Err(MpiError::new(Class::TYPE, text));
+        }
+        self.get(handle).map(|_| ())
+    }
+
     /// Removes a type. Whatever uses it goes on with it.
     ///
     /// # Errors
     /// [`Class::TYPE`] if the handle names nothing or a predefined type.
     pub fn remove(&mut self, handle: Datatype) -> Result<TypeEntry> {
-        if let Some(b) = basic(handle) {
-            let text = format!("{} is predefined and cannot be freed; free types that were made", b.name);
-            return Err(MpiError::new(Class::TYPE, text));
-        }
+        self.check_free(handle)?;
         self.derived.remove(handle)
     }
 
