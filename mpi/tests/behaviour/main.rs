@@ -9,6 +9,7 @@ mod communicators;
 mod handles;
 mod job;
 mod messages;
+mod operations;
 mod persistent;
 mod requests;
 mod threads;
