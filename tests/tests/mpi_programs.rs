@@ -1,13 +1,14 @@
-//! The MPI library as programs find it.
+//! Programs on the MPI library: our own, and others as their packages have them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use netmod_tests::jobs::launch::{find_program, skip};
-use netmod_tests::jobs::mpi::{Prefix, installed};
+use netmod_tests::jobs::launch::{JOB_LIMIT, find_program, run, run_within, skip};
+use netmod_tests::jobs::mpi::{Prefix, Starter, installed, mpi4py, wheel_program};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+const STARTERS: [Starter; 2] = [Starter::Nmrun, Starter::Hydra];
 /// Names that the library exports; the tables and headers say the same.
 const SYMBOLS: &str = include_str!("../../mpi-abi/symbols-mpich.tsv");
 
@@ -77,5 +78,112 @@ fn the_library_has_the_names_that_programs_ask_for() {
     let file = |name: &str| std::fs::canonicalize(prefix().file(name)).expect("a link to the library");
     for name in ["lib/libmpich.so.12", "lib/libmpi.so", "lib/libmpich.so"] {
         assert_eq!(file(name), file("lib/libmpi.so.12"), "{name}");
+    }
+}
+
+/// Runs a program of our own under both launchers.
+fn ok(test: &str, source: &str, case: &str, ranks: u32) {
+    let program = prefix().compiled(source);
+    for starter in STARTERS {
+        let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
+        run(&mut job).expect_ok(case, ranks);
+    }
+}
+
+#[test]
+fn a_program_in_c() {
+    for ranks in [1, 2, 5] {
+        ok("a_program_in_c", "ring.c", "ring", ranks);
+    }
+}
+
+#[test]
+fn a_program_in_cxx() {
+    if find_program("c++").is_none() {
+        return skip("SKIPPED: a_program_in_cxx: c++ not installed (apt-get install g++)");
+    }
+    ok("a_program_in_cxx", "ring.cc", "ring", 3);
+}
+
+#[test]
+fn objects_and_operations_of_every_kind() {
+    for ranks in [1, 2, 3] {
+        ok("objects_and_operations_of_every_kind", "functions.c", "functions", ranks);
+    }
+}
+
+#[test]
+fn an_error_without_a_handler_ends_the_job_and_is_told() {
+    let program = prefix().compiled("fatal.c");
+    for starter in STARTERS {
+        let test = "an_error_without_a_handler_ends_the_job_and_is_told";
+        let Some(mut job) = prefix().job(test, starter, 2, &program) else { continue };
+        let done = run(&mut job);
+        assert!(!done.status.success() && !done.output.contains("went on"), "{done}");
+        for word in ["rank 1", "MPI_Recv", "the named one", "MPI_ERR_RANK", "5"] {
+            assert!(done.output.contains(word), "{word}: {done}");
+        }
+    }
+}
+
+#[test]
+fn a_call_before_the_beginning_ends_the_process_and_is_told() {
+    let program = prefix().compiled("early.c");
+    let done = run(Command::new(program).env("LD_LIBRARY_PATH", prefix().file("lib")));
+    assert!(!done.status.success(), "{done}");
+    assert!(done.output.contains("MPI_Comm_rank was called before MPI_Init"), "{done}");
+}
+
+#[test]
+fn netpipe() {
+    let Some(program) = find_program("NPmpich2") else {
+        return skip("SKIPPED: netpipe: NPmpich2 not installed (apt-get install netpipe-mpich2)");
+    };
+    for starter in STARTERS {
+        let Some(mut job) = prefix().job("netpipe", starter, 2, &program) else { continue };
+        let results = std::env::temp_dir().join(format!("netmod-netpipe-{}", std::process::id()));
+        // Messages of up to 64 KiB, whose bytes are checked, and few of each.
+        let done = run(job.args(["-i", "-n", "3", "-u", "65536", "-o"]).arg(&results));
+        assert!(done.status.success() && done.output.contains("65536 bytes"), "{done}");
+        assert!(!done.output.contains("Integrity check failed"), "{done}");
+        let _ = std::fs::remove_file(&results);
+    }
+}
+
+#[test]
+fn imb_mpi1() {
+    let Some(program) = wheel_program("imb_mpi1", "IMB-MPI1") else { return };
+    for (starter, ranks, tests) in [
+        (Starter::Nmrun, 2, &["PingPong", "Sendrecv", "Allreduce"][..]),
+        (Starter::Nmrun, 3, &["Bcast", "Allgather", "Alltoall", "Reduce", "Barrier"]),
+        (Starter::Hydra, 2, &["PingPong", "Allreduce"]),
+    ] {
+        let Some(mut job) = prefix().job("imb_mpi1", starter, ranks, &program) else { continue };
+        job.args(tests).args(["-iter", "3", "-msglog", "0:14", "-npmin", &ranks.to_string()]);
+        let done = run(&mut job);
+        assert!(done.status.success(), "{done}");
+        for test in tests {
+            assert!(done.output.contains(&format!("# Benchmarking {test}")), "{test}: {done}");
+        }
+        assert!(done.output.contains("All processes entering MPI_Finalize"), "{done}");
+    }
+}
+
+#[test]
+fn mpi_for_python() {
+    let Some((python, folder)) = mpi4py("mpi_for_python") else { return };
+    let mut first = Command::new(&python);
+    first.args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"]);
+    first.env("PYTHONPATH", &folder).env("MPI4PY_LIBMPI", prefix().file("lib/libmpi.so.12"));
+    let done = run_within(&mut first, JOB_LIMIT);
+    assert!(done.status.success() && done.output.contains("netmod"), "{done}");
+    for starter in STARTERS {
+        for (bench, answer) in [("helloworld", "Hello, World! I am process"), ("ringtest", "time for")] {
+            let Some(mut job) = prefix().job("mpi_for_python", starter, 3, &python) else { continue };
+            job.args(["-m", "mpi4py.bench", bench]).env("PYTHONPATH", &folder);
+            job.env("MPI4PY_LIBMPI", prefix().file("lib/libmpi.so.12"));
+            let done = run(&mut job);
+            assert!(done.status.success() && done.output.contains(answer), "{bench}: {done}");
+        }
     }
 }

@@ -41,6 +41,7 @@ pub(crate) const NEEDS: &[Need] = &[
     need("slurm-wlm/mpi_pmi2.so", "slurm-wlm-basic-plugins", SLURM),
     need("mpicc.mpich", "libmpich-dev", "the comparison with MPICH (cargo xtask peers)"),
     need("libmpich.so.12", "libmpich12", "the exported names of the MPI library against MPICH's"),
+    need("NPmpich2", "netpipe-mpich2", "NetPIPE on the MPI library"),
     need("nm", "binutils", "the exported names of the MPI library"),
     need("mpicc.openmpi", "libopenmpi-dev", "the comparison with Open MPI (cargo xtask peers)"),
     need("libfabric.so.1", "libfabric1", OFI),

@@ -22,6 +22,11 @@ static UNWEIGHTED: c_int = 0;
 static WEIGHTS_EMPTY: c_int = 0;
 static ALL_HANDLES: c_int = 0;
 
+/// Returns true for the address that means no weights.
+pub(crate) fn is_unweighted(at: *const c_int) -> bool {
+    core::ptr::eq(at, &raw const UNWEIGHTED)
+}
+
 const fn address(of: &'static c_int) -> Address {
     Address(core::ptr::from_ref(of).cast())
 }

@@ -16,6 +16,16 @@ macro_rules! exported {
     };
 }
 
+/// A function of the library that is initialized, under both names.
+macro_rules! entry {
+    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) on $object:expr; |$mpi:ident| $body:expr) => {
+        exported! { $name ($($argument: $type),*) -> c_int
+            { calls::run(stringify!($name), $object, |$mpi| $body) } }
+        exported! { $profiling ($($argument: $type),*) -> c_int
+            { calls::run(stringify!($name), $object, |$mpi| $body) } }
+    };
+}
+
 /// A function that is allowed before the library is initialized and after its end.
 macro_rules! free {
     ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
@@ -26,10 +36,20 @@ macro_rules! free {
 
 /// A function that is not there yet.
 macro_rules! missing {
-    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) $(on $object:expr)?; ($($ignored:ident),*)) => {
+    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) on $object:expr; ($($ignored:ident),*)) => {
         free! { $name $profiling ($($argument: $type),*) -> c_int {
             let _ = ($($ignored,)*);
-            calls::unsupported(stringify!($name))
+            calls::missing(stringify!($name), $object)
+        } }
+    };
+}
+
+/// A function of the tool interface that is not there yet: it returns its errors.
+macro_rules! missing_tool {
+    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) on $object:expr; ($($ignored:ident),*)) => {
+        free! { $name $profiling ($($argument: $type),*) -> c_int {
+            let _ = ($($ignored,)*);
+            calls::code(Err(MpiError::unsupported(stringify!($name))))
         } }
     };
 }

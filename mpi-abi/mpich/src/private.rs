@@ -28,7 +28,7 @@ macro_rules! absent {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => {
         $(exported! { $name ($($argument: $type),*) -> c_int {
             let _ = ($($argument,)*);
-            calls::unsupported(stringify!($name))
+            calls::missing(stringify!($name), Object::None)
         } })*
     };
 }

@@ -1,10 +1,15 @@
-//! The MPI library, installed for tests.
+//! The MPI library, installed for tests, and programs on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::launch::{run_within, workspace_library, workspace_program};
+use super::launch::{find_program, run_within, skip, workspace_library, workspace_program};
+
+/// Variable that names the folder with the package mpi4py.
+const MPI4PY: &str = "NETMOD_TEST_PYTHON";
+/// Variable that names a library beside which there are programs of the same package.
+const WHEEL: &str = "NETMOD_TEST_OFI_LIBRARY";
 
 /// An installed library.
 #[derive(Debug)]
@@ -30,9 +35,75 @@ pub fn installed(neighbour: &str) -> &'static Prefix {
     })
 }
 
+/// A launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starter {
+    /// Our `mpiexec`.
+    Nmrun,
+    /// MPICH's.
+    Hydra,
+}
+
 impl Prefix {
     /// Returns a file of the installation.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+
+    /// Returns a job of so many ranks of a program that finds this library first, or none if the
+    /// test is skipped, for lack of the launcher.
+    pub fn job(&self, test: &str, starter: Starter, ranks: u32, program: &Path) -> Option<Command> {
+        let launcher = match starter {
+            Starter::Nmrun => self.file("bin/mpiexec"),
+            Starter::Hydra => match find_program("mpiexec.hydra") {
+                Some(found) => found,
+                None => {
+                    skip(&format!("SKIPPED: {test}: mpiexec.hydra not installed (apt-get install mpich)"));
+                    return None;
+                }
+            },
+        };
+        let mut job = Command::new(launcher);
+        job.args(["-n", &ranks.to_string()]).arg(program);
+        job.env("LD_LIBRARY_PATH", self.file("lib"));
+        Some(job)
+    }
+
+    /// Compiles a program of `tests/programs` with the installed compiler for its language.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    pub fn compiled(&self, source: &str) -> PathBuf {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+        let program = self.0.join("programs").join(source.replace('.', "-"));
+        std::fs::create_dir_all(self.0.join("programs")).expect("a folder for programs");
+        let compiler = if source.ends_with(".c") { "bin/mpicc" } else { "bin/mpicxx" };
+        let mut compile = Command::new(self.file(compiler));
+        compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(file);
+        let done = run_within(&mut compile, super::launch::JOB_LIMIT);
+        assert!(done.status.success(), "{done}");
+        program
+    }
+}
+
+/// Returns a program of Intel's package of benchmarks, or none, in which case the test is skipped.
+pub fn wheel_program(test: &str, name: &str) -> Option<PathBuf> {
+    let library = std::env::var_os(WHEEL).map(PathBuf::from);
+    let program = library.and_then(|l| l.parent().map(|folder| folder.join(name)));
+    let found = program.filter(|p| p.is_file());
+    if found.is_none() {
+        skip(&format!("SKIPPED: {test}: {name} not beside {WHEEL} (cargo xtask libfabric)"));
+    }
+    found
+}
+
+/// Returns the interpreter of Python and the folder of mpi4py, or none, in which case the test is
+/// skipped.
+pub fn mpi4py(test: &str) -> Option<(PathBuf, PathBuf)> {
+    let folder = std::env::var_os(MPI4PY).filter(|f| !f.is_empty()).map(PathBuf::from);
+    let found = find_program("python3").zip(folder);
+    if found.is_none() {
+        skip(&format!("SKIPPED: {test}: mpi4py not there (pip3 install --target DIR mpi4py, {MPI4PY}=DIR)"));
+    }
+    found
 }

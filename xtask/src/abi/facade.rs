@@ -45,7 +45,8 @@ fn entry(tables: &Tables, function: &Function, large: bool) -> Result<String, St
         })
         .collect();
     let head = format!("{name} P{name} ({})", arguments.join(", "));
-    let group = &function.group;
+    // The forms of a collective operation are done together.
+    let group = function.group.trim_end_matches("_nb").trim_end_matches("_init");
     let own = snake(&function.name);
     Ok(match function.how {
         How::Free => {
@@ -59,11 +60,16 @@ fn entry(tables: &Tables, function: &Function, large: bool) -> Result<String, St
         How::None => {
             let ignored: Vec<String> = function.arguments.iter().map(|a| safe(&a.name)).collect();
             let object = object(function);
-            format!("missing! {{ {head}\n    {object} ({}) }}\n", ignored.join(", "))
+            // The tool interface has no error handlers, and is used without the library.
+            let way = if group == "tool" { "missing_tool" } else { "missing" };
+            format!("{way}! {{ {head}\n    {object} ({}) }}\n", ignored.join(", "))
         }
-        How::Hand => {
+        How::Hand | How::Sized => {
             let mut list = vec!["mpi".to_owned()];
             list.extend(function.arguments.iter().map(|a| passed(a, large)));
+            if function.how == How::Sized {
+                list.push(large.to_string());
+            }
             let body = format!("imp::{group}::{own}({})", list.join(", "));
             format!("entry! {{ {head}\n    {} |mpi| {body} }}\n", object(function))
         }
@@ -177,34 +183,27 @@ fn passed(argument: &Argument, large: bool) -> String {
 
 /// The object whose error handler is called: that of the table, or the communicator of a request.
 fn object(function: &Function) -> String {
-    let request = || function.arguments.iter().find(|a| ["ioreq", "req", "reqs"].contains(&a.role.as_str()));
-    let (pointer, argument) = match &function.object {
-        Some(name) => {
-            let bare = name.trim_start_matches('*');
-            (bare.len() < name.len(), function.arguments.iter().find(|a| a.name == bare))
-        }
-        None => {
-            let found = request();
-            (found.is_some_and(|a| a.role != "req"), found)
-        }
+    let Some(name) = &function.object else {
+        let request = function.arguments.iter().any(|a| ["ioreq", "req", "reqs"].contains(&a.role.as_str()));
+        return if request { "on Object::Request;" } else { "on Object::None;" }.to_owned();
     };
-    let Some(argument) = argument else { return "on Object::None;".to_owned() };
-    let kind = match argument.role.trim_start_matches("io") {
-        "comm" => "Comm",
-        "win" => "Win",
-        "session" => "Session",
-        "req" | "reqs" => "Request",
-        "file" => return "on Object::File;".to_owned(),
-        _ => return "on Object::None;".to_owned(),
-    };
-    let name = safe(&argument.name);
-    if pointer { format!("on Object::{kind}(look({name}));") } else { format!("on Object::{kind}({name});") }
+    let bare = name.trim_start_matches('*');
+    let argument = function.arguments.iter().find(|a| a.name == bare);
+    match argument.map(|a| a.role.trim_start_matches("io")) {
+        Some("comm") if bare.len() < name.len() => format!("on Object::Comm(look({}));", safe(bare)),
+        Some("comm") => format!("on Object::Comm({});", safe(bare)),
+        Some("win") => "on Object::Win;".to_owned(),
+        Some("session") => "on Object::Session;".to_owned(),
+        Some("file") => "on Object::File;".to_owned(),
+        _ => "on Object::None;".to_owned(),
+    }
 }
 
-/// A name that Rust has no other meaning for.
+/// A name that has no other meaning in the generated files.
 fn safe(name: &str) -> String {
     match name {
-        "type" | "fn" | "box" | "ref" | "move" | "in" | "mpi" => format!("{name}_"),
+        "type" | "fn" | "box" | "ref" | "move" | "in" | "mpi" | "buffer" | "get" | "put" | "text"
+        | "look" => format!("{name}_"),
         _ => name.to_owned(),
     }
 }

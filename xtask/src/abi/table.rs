@@ -36,6 +36,8 @@ pub(crate) enum How {
     Auto,
     /// A function of `imp`, which gets the library.
     Hand,
+    /// A function of `imp`, which gets the library and, last, whether the counts are large.
+    Sized,
     /// A function of `imp` that needs no library: allowed before it is initialized.
     Free,
     /// It is not there yet, and answers that it is not supported.
@@ -110,6 +112,7 @@ fn function(row: &[String], roles: &BTreeMap<String, Role>) -> Result<Function, 
     let how = match row[5].as_str() {
         "auto" => How::Auto,
         "hand" => How::Hand,
+        "sized" => How::Sized,
         "free" => How::Free,
         "none" => How::None,
         other => return Err(format!("{name}: {other} is not a way to do it")),

@@ -2,69 +2,69 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Allgather_init PMPI_Allgather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Allgather_init_c PMPI_Allgather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Allgatherv_init PMPI_Allgatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request) }
-missing! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request) }
-missing! { MPI_Allreduce_init PMPI_Allreduce_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Allreduce_init_c PMPI_Allreduce_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Alltoall_init PMPI_Alltoall_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Alltoall_init_c PMPI_Alltoall_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Alltoallv_init PMPI_Alltoallv_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request) }
-missing! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request) }
-missing! { MPI_Alltoallw_init PMPI_Alltoallw_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request) }
-missing! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request) }
-missing! { MPI_Barrier_init PMPI_Barrier_init (comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (comm, info, request) }
-missing! { MPI_Bcast_init PMPI_Bcast_init (buffer: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buffer, count, datatype, root, comm, info, request) }
-missing! { MPI_Bcast_init_c PMPI_Bcast_init_c (buffer: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buffer, count, datatype, root, comm, info, request) }
-missing! { MPI_Exscan_init PMPI_Exscan_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Exscan_init_c PMPI_Exscan_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Gather_init PMPI_Gather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
-missing! { MPI_Gather_init_c PMPI_Gather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
-missing! { MPI_Gatherv_init PMPI_Gatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request) }
-missing! { MPI_Gatherv_init_c PMPI_Gatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info, request) }
-missing! { MPI_Reduce_init PMPI_Reduce_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, root, comm, info, request) }
-missing! { MPI_Reduce_init_c PMPI_Reduce_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, root, comm, info, request) }
-missing! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, recvcount, datatype, op, comm, info, request) }
-missing! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, recvcount, datatype, op, comm, info, request) }
-missing! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request) }
-missing! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request) }
-missing! { MPI_Scan_init PMPI_Scan_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Scan_init_c PMPI_Scan_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm, info, request) }
-missing! { MPI_Scatter_init PMPI_Scatter_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
-missing! { MPI_Scatter_init_c PMPI_Scatter_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
-missing! { MPI_Scatterv_init PMPI_Scatterv_init (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
-missing! { MPI_Scatterv_init_c PMPI_Scatterv_init_c (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }
+entry! { MPI_Allgather_init PMPI_Allgather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.allgather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Allgather_init_c PMPI_Allgather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.allgather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Allgatherv_init PMPI_Allgatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::allgatherv_init(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, info, request) }
+entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::allgatherv_init(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, info, request) }
+entry! { MPI_Allreduce_init PMPI_Allreduce_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.allreduce_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.allreduce_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Alltoall_init PMPI_Alltoall_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.alltoall_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.alltoall_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Alltoallv_init PMPI_Alltoallv_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, info, request) }
+entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, info, request) }
+entry! { MPI_Alltoallw_init PMPI_Alltoallw_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallw_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, info, request) }
+entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallw_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, info, request) }
+entry! { MPI_Barrier_init PMPI_Barrier_init (comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.barrier_init(Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Bcast_init PMPI_Bcast_init (buffer_: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.bcast_init(buffer(buffer_, count, datatype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Bcast_init_c PMPI_Bcast_init_c (buffer_: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.bcast_init(buffer(buffer_, count, datatype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Exscan_init PMPI_Exscan_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.exscan_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Exscan_init_c PMPI_Exscan_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.exscan_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Gather_init PMPI_Gather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.gather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Gather_init_c PMPI_Gather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.gather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Gatherv_init PMPI_Gatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::gatherv_init(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm, info, request) }
+entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::gatherv_init(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm, info, request) }
+entry! { MPI_Reduce_init PMPI_Reduce_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.reduce_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Reduce_init_c PMPI_Reduce_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.reduce_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.reduce_scatter_block_init(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.reduce_scatter_block_init(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::reduce_scatter_init(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm, info, request) }
+entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::reduce_scatter_init(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm, info, request) }
+entry! { MPI_Scan_init PMPI_Scan_init (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.scan_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Scan_init_c PMPI_Scan_init_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.scan_init(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Scatter_init PMPI_Scatter_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.scatter_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Scatter_init_c PMPI_Scatter_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.scatter_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Scatterv_init PMPI_Scatterv_init (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::scatterv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, info, request) }
+entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::scatterv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, info, request) }

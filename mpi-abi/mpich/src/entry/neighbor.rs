@@ -2,63 +2,63 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request) }
-missing! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request) }
-missing! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request) }
-missing! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, request) }
-missing! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request) }
-missing! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request) }
-missing! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request) }
-missing! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, request) }
-missing! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request) }
-missing! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, request) }
-missing! { MPI_Neighbor_allgather PMPI_Neighbor_allgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }
-missing! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }
-missing! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm) }
-missing! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm) }
-missing! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }
-missing! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm) }
-missing! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm) }
-missing! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm) }
-missing! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info, request) }
-missing! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm) }
-missing! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm) }
-missing! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request) }
-missing! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
-    on Object::Comm(comm); (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm, info, request) }
+entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.ineighbor_allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.ineighbor_allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_allgatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, request) }
+entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_allgatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, request) }
+entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.ineighbor_alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.ineighbor_alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, request) }
+entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, request) }
+entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, request) }
+entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::ineighbor_alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, request) }
+entry! { MPI_Neighbor_allgather PMPI_Neighbor_allgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| { mpi.neighbor_allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
+entry! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| { mpi.neighbor_allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
+entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.neighbor_allgather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.neighbor_allgather_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_allgatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm) }
+entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_allgatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm) }
+entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_allgatherv_init(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, info, request) }
+entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_allgatherv_init(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, info, request) }
+entry! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| { mpi.neighbor_alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
+entry! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| { mpi.neighbor_alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
+entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.neighbor_alltoall_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.neighbor_alltoall_init(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32), Info(info as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm) }
+entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm) }
+entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, info, request) }
+entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallv_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, info, request) }
+entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm) }
+entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm) }
+entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallw_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, info, request) }
+entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, info: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::neighbor::neighbor_alltoallw_init(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, info, request) }

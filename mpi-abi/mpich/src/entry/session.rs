@@ -5,38 +5,38 @@ use crate::prelude::*;
 missing! { MPI_Comm_create_from_group PMPI_Comm_create_from_group (group: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newcomm: *mut c_int)
     on Object::None; (group, stringtag, info, errhandler, newcomm) }
 missing! { MPI_Group_from_session_pset PMPI_Group_from_session_pset (session: c_int, pset_name: *const c_char, newgroup: *mut c_int)
-    on Object::Session(session); (session, pset_name, newgroup) }
+    on Object::Session; (session, pset_name, newgroup) }
 missing! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups (local_group: c_int, local_leader: c_int, remote_group: c_int, remote_leader: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newintercomm: *mut c_int)
     on Object::None; (local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm) }
-missing! { MPI_Session_attach_buffer PMPI_Session_attach_buffer (session: c_int, buffer: *mut c_void, size: c_int)
-    on Object::Session(session); (session, buffer, size) }
-missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_int, buffer: *mut c_void, size: i64)
-    on Object::Session(session); (session, buffer, size) }
+missing! { MPI_Session_attach_buffer PMPI_Session_attach_buffer (session: c_int, buffer_: *mut c_void, size: c_int)
+    on Object::Session; (session, buffer_, size) }
+missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_int, buffer_: *mut c_void, size: i64)
+    on Object::Session; (session, buffer_, size) }
 missing! { MPI_Session_call_errhandler PMPI_Session_call_errhandler (session: c_int, errorcode: c_int)
-    on Object::Session(session); (session, errorcode) }
+    on Object::Session; (session, errorcode) }
 missing! { MPI_Session_create_errhandler PMPI_Session_create_errhandler (session_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; (session_errhandler_fn, errhandler) }
 missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: c_int, buffer_addr: *mut c_void, size: *mut c_int)
-    on Object::Session(session); (session, buffer_addr, size) }
+    on Object::Session; (session, buffer_addr, size) }
 missing! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c (session: c_int, buffer_addr: *mut c_void, size: *mut i64)
-    on Object::Session(session); (session, buffer_addr, size) }
+    on Object::Session; (session, buffer_addr, size) }
 missing! { MPI_Session_finalize PMPI_Session_finalize (session: *mut c_int)
-    on Object::Session(look(session)); (session) }
+    on Object::Session; (session) }
 missing! { MPI_Session_flush_buffer PMPI_Session_flush_buffer (session: c_int)
-    on Object::Session(session); (session) }
+    on Object::Session; (session) }
 missing! { MPI_Session_get_errhandler PMPI_Session_get_errhandler (session: c_int, errhandler: *mut c_int)
-    on Object::Session(session); (session, errhandler) }
+    on Object::Session; (session, errhandler) }
 missing! { MPI_Session_get_info PMPI_Session_get_info (session: c_int, info_used: *mut c_int)
-    on Object::Session(session); (session, info_used) }
+    on Object::Session; (session, info_used) }
 missing! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset (session: c_int, info: c_int, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char)
-    on Object::Session(session); (session, info, n, pset_len, pset_name) }
+    on Object::Session; (session, info, n, pset_len, pset_name) }
 missing! { MPI_Session_get_num_psets PMPI_Session_get_num_psets (session: c_int, info: c_int, npset_names: *mut c_int)
-    on Object::Session(session); (session, info, npset_names) }
+    on Object::Session; (session, info, npset_names) }
 missing! { MPI_Session_get_pset_info PMPI_Session_get_pset_info (session: c_int, pset_name: *const c_char, info: *mut c_int)
-    on Object::Session(session); (session, pset_name, info) }
+    on Object::Session; (session, pset_name, info) }
 missing! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer (session: c_int, request: *mut c_int)
-    on Object::Session(session); (session, request) }
+    on Object::Session; (session, request) }
 missing! { MPI_Session_init PMPI_Session_init (info: c_int, errhandler: c_int, session: *mut c_int)
     on Object::None; (info, errhandler, session) }
 missing! { MPI_Session_set_errhandler PMPI_Session_set_errhandler (session: c_int, errhandler: c_int)
-    on Object::Session(session); (session, errhandler) }
+    on Object::Session; (session, errhandler) }

@@ -3,41 +3,41 @@
 use crate::prelude::*;
 
 missing! { MPI_Accumulate PMPI_Accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, op: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 missing! { MPI_Accumulate_c PMPI_Accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, op: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 missing! { MPI_Compare_and_swap PMPI_Compare_and_swap (origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: c_int, target_rank: c_int, target_disp: isize, win: c_int)
-    on Object::Win(win); (origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) }
+    on Object::Win; (origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) }
 missing! { MPI_Fetch_and_op PMPI_Fetch_and_op (origin_addr: *const c_void, result_addr: *mut c_void, datatype: c_int, target_rank: c_int, target_disp: isize, op: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, result_addr, datatype, target_rank, target_disp, op, win) }
+    on Object::Win; (origin_addr, result_addr, datatype, target_rank, target_disp, op, win) }
 missing! { MPI_Get PMPI_Get (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 missing! { MPI_Get_c PMPI_Get_c (origin_addr: *mut c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 missing! { MPI_Get_accumulate PMPI_Get_accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, result_addr: *mut c_void, result_count: c_int, result_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, op: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 missing! { MPI_Get_accumulate_c PMPI_Get_accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, result_addr: *mut c_void, result_count: i64, result_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, op: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
 missing! { MPI_Put PMPI_Put (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 missing! { MPI_Put_c PMPI_Put_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, win: c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
 missing! { MPI_Raccumulate PMPI_Raccumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, op: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
 missing! { MPI_Raccumulate_c PMPI_Raccumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, op: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
 missing! { MPI_Rget PMPI_Rget (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
 missing! { MPI_Rget_c PMPI_Rget_c (origin_addr: *mut c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
 missing! { MPI_Rget_accumulate PMPI_Rget_accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, result_addr: *mut c_void, result_count: c_int, result_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, op: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
 missing! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, result_addr: *mut c_void, result_count: i64, result_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, op: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
 missing! { MPI_Rput PMPI_Rput (origin_addr: *const c_void, origin_count: c_int, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
 missing! { MPI_Rput_c PMPI_Rput_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: c_int, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: c_int, win: c_int, request: *mut c_int)
-    on Object::Win(win); (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
+    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
 missing! { MPI_Win_allocate PMPI_Win_allocate (size: isize, disp_unit: c_int, info: c_int, comm: c_int, baseptr: *mut c_void, win: *mut c_int)
     on Object::Comm(comm); (size, disp_unit, info, comm, baseptr, win) }
 missing! { MPI_Win_allocate_c PMPI_Win_allocate_c (size: isize, disp_unit: isize, info: c_int, comm: c_int, baseptr: *mut c_void, win: *mut c_int)
@@ -47,11 +47,11 @@ missing! { MPI_Win_allocate_shared PMPI_Win_allocate_shared (size: isize, disp_u
 missing! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c (size: isize, disp_unit: isize, info: c_int, comm: c_int, baseptr: *mut c_void, win: *mut c_int)
     on Object::Comm(comm); (size, disp_unit, info, comm, baseptr, win) }
 missing! { MPI_Win_attach PMPI_Win_attach (win: c_int, base: *mut c_void, size: isize)
-    on Object::Win(win); (win, base, size) }
+    on Object::Win; (win, base, size) }
 missing! { MPI_Win_call_errhandler PMPI_Win_call_errhandler (win: c_int, errorcode: c_int)
-    on Object::Win(win); (win, errorcode) }
+    on Object::Win; (win, errorcode) }
 missing! { MPI_Win_complete PMPI_Win_complete (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_create PMPI_Win_create (base: *mut c_void, size: isize, disp_unit: c_int, info: c_int, comm: c_int, win: *mut c_int)
     on Object::Comm(comm); (base, size, disp_unit, info, comm, win) }
 missing! { MPI_Win_create_c PMPI_Win_create_c (base: *mut c_void, size: isize, disp_unit: isize, info: c_int, comm: c_int, win: *mut c_int)
@@ -63,60 +63,60 @@ missing! { MPI_Win_create_errhandler PMPI_Win_create_errhandler (win_errhandler_
 missing! { MPI_Win_create_keyval PMPI_Win_create_keyval (win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void)
     on Object::None; (win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
 missing! { MPI_Win_delete_attr PMPI_Win_delete_attr (win: c_int, win_keyval: c_int)
-    on Object::Win(win); (win, win_keyval) }
+    on Object::Win; (win, win_keyval) }
 missing! { MPI_Win_detach PMPI_Win_detach (win: c_int, base: *const c_void)
-    on Object::Win(win); (win, base) }
+    on Object::Win; (win, base) }
 missing! { MPI_Win_fence PMPI_Win_fence (assert: c_int, win: c_int)
-    on Object::Win(win); (assert, win) }
+    on Object::Win; (assert, win) }
 missing! { MPI_Win_flush PMPI_Win_flush (rank: c_int, win: c_int)
-    on Object::Win(win); (rank, win) }
+    on Object::Win; (rank, win) }
 missing! { MPI_Win_flush_all PMPI_Win_flush_all (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_flush_local PMPI_Win_flush_local (rank: c_int, win: c_int)
-    on Object::Win(win); (rank, win) }
+    on Object::Win; (rank, win) }
 missing! { MPI_Win_flush_local_all PMPI_Win_flush_local_all (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_free PMPI_Win_free (win: *mut c_int)
-    on Object::Win(look(win)); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_free_keyval PMPI_Win_free_keyval (win_keyval: *mut c_int)
     on Object::None; (win_keyval) }
 missing! { MPI_Win_get_attr PMPI_Win_get_attr (win: c_int, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
-    on Object::Win(win); (win, win_keyval, attribute_val, flag) }
+    on Object::Win; (win, win_keyval, attribute_val, flag) }
 missing! { MPI_Win_get_errhandler PMPI_Win_get_errhandler (win: c_int, errhandler: *mut c_int)
-    on Object::Win(win); (win, errhandler) }
+    on Object::Win; (win, errhandler) }
 missing! { MPI_Win_get_group PMPI_Win_get_group (win: c_int, group: *mut c_int)
-    on Object::Win(win); (win, group) }
+    on Object::Win; (win, group) }
 missing! { MPI_Win_get_info PMPI_Win_get_info (win: c_int, info_used: *mut c_int)
-    on Object::Win(win); (win, info_used) }
+    on Object::Win; (win, info_used) }
 missing! { MPI_Win_get_name PMPI_Win_get_name (win: c_int, win_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Win(win); (win, win_name, resultlen) }
+    on Object::Win; (win, win_name, resultlen) }
 missing! { MPI_Win_lock PMPI_Win_lock (lock_type: c_int, rank: c_int, assert: c_int, win: c_int)
-    on Object::Win(win); (lock_type, rank, assert, win) }
+    on Object::Win; (lock_type, rank, assert, win) }
 missing! { MPI_Win_lock_all PMPI_Win_lock_all (assert: c_int, win: c_int)
-    on Object::Win(win); (assert, win) }
+    on Object::Win; (assert, win) }
 missing! { MPI_Win_post PMPI_Win_post (group: c_int, assert: c_int, win: c_int)
-    on Object::Win(win); (group, assert, win) }
+    on Object::Win; (group, assert, win) }
 missing! { MPI_Win_set_attr PMPI_Win_set_attr (win: c_int, win_keyval: c_int, attribute_val: *mut c_void)
-    on Object::Win(win); (win, win_keyval, attribute_val) }
+    on Object::Win; (win, win_keyval, attribute_val) }
 missing! { MPI_Win_set_errhandler PMPI_Win_set_errhandler (win: c_int, errhandler: c_int)
-    on Object::Win(win); (win, errhandler) }
+    on Object::Win; (win, errhandler) }
 missing! { MPI_Win_set_info PMPI_Win_set_info (win: c_int, info: c_int)
-    on Object::Win(win); (win, info) }
+    on Object::Win; (win, info) }
 missing! { MPI_Win_set_name PMPI_Win_set_name (win: c_int, win_name: *const c_char)
-    on Object::Win(win); (win, win_name) }
+    on Object::Win; (win, win_name) }
 missing! { MPI_Win_shared_query PMPI_Win_shared_query (win: c_int, rank: c_int, size: *mut isize, disp_unit: *mut c_int, baseptr: *mut c_void)
-    on Object::Win(win); (win, rank, size, disp_unit, baseptr) }
+    on Object::Win; (win, rank, size, disp_unit, baseptr) }
 missing! { MPI_Win_shared_query_c PMPI_Win_shared_query_c (win: c_int, rank: c_int, size: *mut isize, disp_unit: *mut isize, baseptr: *mut c_void)
-    on Object::Win(win); (win, rank, size, disp_unit, baseptr) }
+    on Object::Win; (win, rank, size, disp_unit, baseptr) }
 missing! { MPI_Win_start PMPI_Win_start (group: c_int, assert: c_int, win: c_int)
-    on Object::Win(win); (group, assert, win) }
+    on Object::Win; (group, assert, win) }
 missing! { MPI_Win_sync PMPI_Win_sync (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_test PMPI_Win_test (win: c_int, flag: *mut c_int)
-    on Object::Win(win); (win, flag) }
+    on Object::Win; (win, flag) }
 missing! { MPI_Win_unlock PMPI_Win_unlock (rank: c_int, win: c_int)
-    on Object::Win(win); (rank, win) }
+    on Object::Win; (rank, win) }
 missing! { MPI_Win_unlock_all PMPI_Win_unlock_all (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }
 missing! { MPI_Win_wait PMPI_Win_wait (win: c_int)
-    on Object::Win(win); (win) }
+    on Object::Win; (win) }

@@ -1,12 +1,71 @@
-//! Codes of errors and their texts.
+//! Error handlers, codes and texts.
 
 use core::ffi::{c_char, c_int};
+use std::sync::Arc;
 
-use crate::calls::{CODES, code};
-use crate::convert::{put, put_text, text};
+use netmod_mpi::handle::{Comm, Errhandler};
+use netmod_mpi::{Class, Mpi, MpiError, Result, UserErrhandler};
+
+use crate::calls::{self, CODES, Object, code};
+use crate::convert::{Function, put, put_text, text};
 
 /// Bytes of `MPI_MAX_ERROR_STRING`.
 const ERROR_TEXT: usize = 512;
+
+/// An error handler in C: it gets the object and the code by address.
+type ErrhandlerFn = unsafe extern "C-unwind" fn(*mut c_int, *mut c_int, ...);
+
+/// An error handler of the program.
+struct InC(ErrhandlerFn);
+
+impl UserErrhandler for InC {
+    fn call(&self, object: u32, code: i32) {
+        let (mut object, mut code) = (object as c_int, code);
+        // SAFETY: the program gave this function for objects of this kind; both addresses are of
+        // this frame.
+        unsafe { (self.0)(&raw mut object, &raw mut code) }
+    }
+}
+
+/// Makes an error handler of a function of the program.
+fn handler(function: Function) -> Result<Arc<dyn UserErrhandler>> {
+    let function = function.ok_or_else(|| MpiError::new(Class::ARG, "the error handler is NULL"))?;
+    // SAFETY: the program passes a function of this type, as the standard wants it.
+    let function = unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), ErrhandlerFn>(function) };
+    Ok(Arc::new(InC(function)))
+}
+
+/// Functions that make an error handler; its object is of the kind that the program uses it for.
+macro_rules! creates {
+    ($($name:ident)*) => {
+        $(pub(crate) unsafe fn $name(mpi: &Mpi, function: Function, result: *mut c_int) -> Result<()> {
+            let made = mpi.comm_create_errhandler(handler(function)?)?;
+            // SAFETY: the caller's memory.
+            unsafe { put(result, made) }
+        })*
+    };
+}
+
+creates! { comm_create_errhandler errhandler_create }
+
+/// The name of MPI-1 for `comm_set_errhandler`.
+pub(crate) fn errhandler_set(mpi: &Mpi, comm: c_int, errhandler: c_int) -> Result<()> {
+    mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32))
+}
+
+/// The name of MPI-1 for `comm_get_errhandler`.
+pub(crate) unsafe fn errhandler_get(mpi: &Mpi, comm: c_int, errhandler: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe { put(errhandler, mpi.comm_get_errhandler(Comm(comm as u32))?) }
+}
+
+pub(crate) fn comm_call_errhandler(mpi: &Mpi, comm: c_int, code: c_int) -> Result<()> {
+    // An object that does not exist is an error of this call.
+    mpi.comm_get_errhandler(Comm(comm as u32))?;
+    let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
+    calls::dispatch(mpi, "MPI_Comm_call_errhandler", Object::Comm(comm), &error, code);
+    Ok(())
+}
 
 pub(crate) unsafe fn error_string(number: c_int, text: *mut c_char, length: *mut c_int) -> c_int {
     code(CODES.string(number).and_then(|words| {
