@@ -17,8 +17,8 @@ use crate::topo::Topology;
 /// Tags of collective operations; higher ones belong to the making of communicators.
 const TAGS: u32 = 1 << 30;
 
-/// What a communicator's messages need. Operations under way hold it, so that its contexts are not
-/// given away while they last.
+/// The part of a communicator that its messages need. Operations under way hold it, so that its
+/// contexts are not given away while they last.
 #[derive(Debug)]
 pub(crate) struct CommCore {
     /// Context id in this process.
@@ -59,8 +59,8 @@ impl CommCore {
         }
     }
 
-    /// Creates the core of an intercommunicator, with the ids of both groups. Messages come in the channels `inn`, and leave in
-    /// those of the remote group, `out`.
+    /// Creates the core of an intercommunicator, with the ids of both groups. Messages come in the
+    /// channels `inn`, and leave in those of the remote group, `out`.
     pub(crate) fn inter(
         [id, other]: [u32; 2],
         inn: [Channel; 2],
@@ -121,7 +121,7 @@ impl CommCore {
     /// Returns the tag of the making of a communicator by a part of the group, which the program
     /// tells apart by a tag of its own.
     pub(crate) fn group_tag(tag: i32) -> i32 {
-        (TAGS | tag.cast_unsigned() % TAGS).cast_signed()
+        (TAGS | (tag.cast_unsigned() % TAGS)).cast_signed()
     }
 }
 

@@ -252,7 +252,7 @@ impl Mpi {
             let State { dev, objects } = s;
             let core = objects.intra_core(comm)?;
             let pairs = objects.infos.pairs(info)?;
-            // Of all kinds of hardware the node is the one that is known.
+            // The node is the only kind of hardware that is known.
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
             let asks = known && split_type != UNDEFINED;
             let rank = dev.rank();

@@ -331,9 +331,9 @@ impl Mpi {
 }
 
 impl Objects {
-    /// Ends the first of several requests that is over; failing that, the first that a failure keeps
-    /// from finishing. `None` if a wait for them goes on; the index is [`UNDEFINED`] if there is
-    /// none to wait for.
+    /// Ends the first of several requests that is over; failing that, the first that a failure
+    /// keeps from finishing. `None` if a wait for them goes on; the index is [`UNDEFINED`] if there
+    /// is none to wait for.
     fn end_any(&mut self, vci: &mut Vci, requests: &mut [Request]) -> Option<(i32, Ended)> {
         let (mut active, mut found) = (false, None);
         for (i, request) in requests.iter().enumerate() {
@@ -379,7 +379,8 @@ impl Objects {
 }
 
 impl Kind {
-    /// Returns the reason for which a wait ends although the operation goes on; `None` if it is over.
+    /// Returns the reason for which a wait ends although the operation goes on; `None` if it is
+    /// over.
     pub(crate) fn why_pending(&self, vci: &Vci) -> Option<Box<MpiError>> {
         let why = |raw: ch3_shim::RawReq, core: &CommCore| {
             let error = if vci.is_finished(raw) { None } else { vci.pending_failure(raw) };

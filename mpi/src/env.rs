@@ -1,4 +1,4 @@
-//! What programs ask about their surroundings.
+//! Time, the processor's name, and versions.
 
 use std::sync::OnceLock;
 use std::time::Instant;

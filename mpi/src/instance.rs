@@ -42,7 +42,7 @@ pub struct Mpi {
     main: ThreadId,
 }
 
-/// What the lock protects.
+/// The device and the objects, which the lock protects.
 #[derive(Debug)]
 pub(crate) struct State {
     pub dev: Device,

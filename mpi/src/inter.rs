@@ -17,7 +17,7 @@ use crate::pt2pt::Target;
 use crate::ranks::Ranks;
 use crate::request::failure;
 
-/// What one group tells the other: its context id, and its processes.
+/// A group as it is told to the other one: its context id, and its processes.
 #[derive(Debug, PartialEq, Eq)]
 struct Side {
     id: u32,

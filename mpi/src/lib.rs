@@ -6,9 +6,9 @@
 //! says which argument is wrong, its value, and what would be right ([`error`]).
 //!
 //! One lock protects the device and all objects (`instance`). A wait holds it, and lets other
-//! threads in when they come; of several that wait one makes progress for all (`wait`, `turns`). Functions of the program (operations, attribute
-//! functions, error handlers, generalized requests) are never called under the lock, so that they
-//! may call MPI.
+//! threads in when they come; of several that wait one makes progress for all (`wait`, `turns`).
+//! Functions of the program (operations, attribute functions, error handlers, generalized requests)
+//! are never called under the lock, so that they may call MPI.
 //!
 //! The wire knows processes by their rank in the job. A communicator is a pair of contexts, one for
 //! messages and one for collective operations, and a list of processes (`comm`, `ranks`); `context`

@@ -349,7 +349,7 @@ impl Mpi {
         let mut request = self.isendrecv_replace(buf, dest, send_tag, source, recv_tag, comm)?;
         let result = self.wait(&mut request);
         if !request.is_null() {
-            // It goes on, after a failure that this process must know of; its memory is wanted back.
+            // It goes on after a failure that this process must know of; its memory is wanted back.
             self.with(|s| {
                 let entry = s.objects.requests.table.remove(request)?;
                 entry.kind.end_now(&mut s.dev);

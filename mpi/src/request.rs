@@ -14,7 +14,7 @@ use crate::persistent::Persistent;
 use crate::status::Status;
 use crate::task::{Call, Progress, Task};
 
-/// What a request stands for.
+/// The operation of a request.
 pub(crate) enum Kind {
     /// A send of the device.
     Send(RawReq, Arc<CommCore>),

@@ -12,7 +12,7 @@ const POLLS: u32 = 16;
 
 /// The end of one part of a wait.
 enum Part<T> {
-    /// What was waited for.
+    /// The result of the wait.
     Ready(Result<T>),
     /// A function of the program is to be called.
     Call(Call),

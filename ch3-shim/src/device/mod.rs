@@ -1,9 +1,10 @@
 //! The device: one MPI process.
 //!
 //! `levels` says which threads may use it; this file is its one engine with the queues. `init`
-//! builds it from the environment, `wait` drives it, `waker` ends its sleeps, `leave` ends it or one of its connections,
-//! `failure` is about peers that failed, `watch` about those whose end nobody else would tell,
-//! `launcher` about what the process manager is asked; `status` and `serve` tell what it is doing;
+//! builds it from the environment, `wait` drives it, `waker` ends its sleeps, `leave` ends it or
+//! one of its connections, `failure` is about peers that failed, `watch` about those whose end
+//! nobody else would tell, `launcher` about what the process manager is asked; `status` and `serve`
+//! tell what it is doing;
 //! `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones, `probe`
 //! looks at messages before they are received, `dynamic` meets other jobs.
 

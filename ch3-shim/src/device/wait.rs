@@ -50,7 +50,7 @@ pub(super) struct Waiting {
     fds: Vec<RawFd>,
     /// The descriptor for event loops, once it was asked for.
     pub(super) wait_set: Option<WaitSet>,
-    /// What ends the sleeps of a wait, once it was asked for.
+    /// The waker that ends the sleeps of a wait, once it was asked for.
     pub(super) waker: Option<Waker>,
     /// Polls that have found something.
     pub(super) busy_polls: u64,

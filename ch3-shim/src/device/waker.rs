@@ -76,8 +76,9 @@ impl Vci {
         if let Some(waker) = &self.waiting.waker {
             return Ok(waker.clone());
         }
-        let failed =
-            |e| Error::Usage(format!("no descriptor to wake threads by: {e}; is the limit too low (ulimit -n)?"));
+        let failed = |e| {
+            Error::Usage(format!("no descriptor to wake threads by: {e}; is the limit too low (ulimit -n)?"))
+        };
         let event = EventFd::new().map_err(failed)?;
         let shared = Shared { event, wanting: AtomicU32::new(0), asleep: AtomicBool::new(false) };
         Ok(self.waiting.waker.insert(Waker(Arc::new(shared))).clone())

@@ -133,7 +133,7 @@ impl F128 {
         }
         let (a, b) = (self.parts(), other.parts());
         let (high, low) = wide_product(a.mantissa, b.mantissa);
-        // Of up to 226 bits the upper 128 are kept, with a sticky one.
+        // The product has up to 226 bits: the upper 128 are kept, with a sticky one.
         let zeros = if high == 0 { 128 + low.leading_zeros() } else { high.leading_zeros() };
         if zeros >= 256 {
             return F128::rounded(negative, 1, 0);
@@ -218,7 +218,7 @@ mod tests {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            let v = i128::from(x >> 1) * i128::from(x | 1) >> (126 - bits);
+            let v = (i128::from(x >> 1) * i128::from(x | 1)) >> (126 - bits);
             if x & 2 == 0 { v } else { -v }
         };
         for round in 0..20_000 {
@@ -248,7 +248,7 @@ mod tests {
                     assert_eq!(got, f128(want), "{a}, {b}");
                 }
             };
-            // What a double holds exactly, or is special.
+            // Results that a double holds exactly, or special ones.
             let special = |v: f64| v == 0.0 || v.is_infinite();
             let plain = |v: f64| special(v) || v.abs() < 2.0 && v.abs() > 0.5;
             same(f128(a).sum(f128(b)), a + b, plain(a) && plain(b));

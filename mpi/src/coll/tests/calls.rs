@@ -347,10 +347,10 @@ fn neighbours_on_a_grid_exchange_as_by_shifts() {
             send: buf(&mut m.send, 1),
             recv: buf(&mut m.recv, 1),
         });
-        for me in 0..n {
+        for (me, memory) in all.iter().enumerate() {
             let sources = grid.neighbours(me as i32).unwrap().sources;
             let want: Vec<i32> = sources.iter().map(|r| if *r < 0 { -1 } else { 100 * r }).collect();
-            assert_eq!(all[me].recv, want, "{dims:?} {periods:?}, {me}");
+            assert_eq!(memory.recv, want, "{dims:?} {periods:?}, {me}");
         }
     }
 }
