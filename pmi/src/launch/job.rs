@@ -143,9 +143,9 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
     if launcher.verbose {
         job.say(&binding.to_string());
     }
-    if launcher.table {
+    if let Some(started) = launcher.started {
         let programs = launcher.programs.iter().flat_map(|p| (0..p.ranks).map(|_| p.path.as_os_str()));
-        sys::show_processes(programs.zip(job.ranks.iter().map(Rank::pid)));
+        started(&programs.zip(job.ranks.iter().map(Rank::pid)).collect::<Vec<_>>());
     }
     job.watch_all().map_err(LaunchError::system("watching the ranks"))?;
     job.serve()?;

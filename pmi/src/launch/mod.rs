@@ -49,6 +49,9 @@ pub const MAX_RANKS: u32 = 4096;
 /// The variable that tells a rank that its job continues without the launcher.
 pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
 
+/// A function that is told the program and the process id of each rank.
+pub type Started = fn(&[(&OsStr, u32)]);
+
 /// A job to start.
 ///
 /// Each rank leads a process group of its own, which is killed with it. If this process has a
@@ -77,7 +80,7 @@ pub struct Launcher {
     binding: Binding,
     universe: Option<u32>,
     verbose: bool,
-    table: bool,
+    started: Option<Started>,
 }
 
 impl Launcher {
@@ -98,7 +101,7 @@ impl Launcher {
             binding: Binding::None,
             universe: None,
             verbose: false,
-            table: false,
+            started: None,
         }
     }
 
@@ -198,12 +201,9 @@ impl Launcher {
         self
     }
 
-    /// Sets whether this process shows debuggers its ranks (`MPIR_proctable`).
-    ///
-    /// The table is the process's, so that only one launcher at a time should keep it. A debugger
-    /// that has started this process stops it in `MPIR_Breakpoint` before ranks get any answer.
-    pub fn process_table(mut self, table: bool) -> Launcher {
-        self.table = table;
+    /// Sets a function that is called when all ranks have started, before any gets an answer.
+    pub fn on_started(mut self, started: Started) -> Launcher {
+        self.started = Some(started);
         self
     }
 

@@ -1,13 +1,11 @@
 //! System calls that the standard library does not offer, as safe functions.
 //!
-//! They wait for descriptors, use sockets without blocking or signals, handle child processes and
-//! signals, and keep the process table for debuggers. Besides `pmix::ffi` this is the crate's only
-//! module with `unsafe`.
+//! They wait for descriptors, use sockets without blocking or signals, and handle child processes
+//! and signals. Besides `pmix::ffi` this is the library's only module with `unsafe`.
 #![allow(unsafe_code)]
 
 mod child;
 mod cpus;
-mod debugger;
 mod epoll;
 mod event_fd;
 mod signal;
@@ -16,7 +14,6 @@ pub(crate) use child::{
     ChildSetup, has_ended, kill, kill_group, open_pidfd, own_group, prepare_child, raise_open_files,
 };
 pub(crate) use cpus::{CpuMask, allowed_cpus};
-pub(crate) use debugger::show_processes;
 pub(crate) use epoll::{Epoll, Interest, Ready};
 pub(crate) use event_fd::EventFd;
 pub(crate) use signal::{Sender, SignalPipe, by_name as signal_by_name, defuse_sigusr1, name as signal_name};

@@ -2,6 +2,7 @@
 //!
 //! Installed, its other names are `mpiexec` and `mpirun`.
 
+mod debugger;
 mod error;
 mod hosts;
 mod options;
@@ -74,7 +75,7 @@ fn launcher(request: &Request) -> Launcher {
         .pmi_port(request.pmi_port)
         .bind(request.binding)
         .verbose(request.verbose || talks)
-        .process_table(true)
+        .on_started(debugger::show_processes)
         .forward_signals(true);
     // The signal on which ranks report their state.
     let mut given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));

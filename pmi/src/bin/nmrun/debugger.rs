@@ -1,8 +1,11 @@
 //! The process table that debuggers read, as the MPIR process acquisition interface names it.
 //!
 //! A debugger finds these symbols in the launcher's executable. It reads the table when the
-//! launcher calls [`MPIR_Breakpoint`], or when it attaches later.
+//! launcher calls [`MPIR_Breakpoint`], or when it attaches later. The launcher's library does not
+//! have them, since every library that contains it would export them.
 #![allow(non_upper_case_globals, non_snake_case)]
+// Symbols that are not mangled.
+#![allow(unsafe_code)]
 
 use std::ffi::{CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt as _;
@@ -48,16 +51,17 @@ extern "C" fn MPIR_Breakpoint() {
 /// Fills the table with the program and process of each rank, and tells a debugger.
 ///
 /// The memory stays allocated: a debugger may read it at any time.
-pub(crate) fn show_processes<'a>(ranks: impl Iterator<Item = (&'a OsStr, u32)>) {
+pub(crate) fn show_processes(ranks: &[(&OsStr, u32)]) {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     // Neither name has a zero byte: the kernel would not have taken it.
     let text = |bytes: &[u8]| CString::new(bytes).unwrap_or_default().into_raw();
     let host = text(host.trim().as_bytes());
     let table: Vec<Process> = ranks
+        .iter()
         .map(|(program, pid)| Process {
             host_name: host,
             executable_name: text(program.as_bytes()),
-            pid: pid as c_int,
+            pid: *pid as c_int,
         })
         .collect();
     let size = table.len() as c_int;
