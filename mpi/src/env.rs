@@ -8,12 +8,9 @@ use netmod_core::card::NodeSection;
 use crate::error::{Class, MpiError, Result};
 use crate::instance::Mpi;
 
-/// Version of the standard, and its second part.
-pub const VERSION: (i32, i32) = (4, 1);
-
-/// Returns the name and version of this library.
-pub fn library_version() -> String {
-    format!("netmod-mpi {} (MPI {}.{}, ABI of MPICH)", env!("CARGO_PKG_VERSION"), VERSION.0, VERSION.1)
+/// Returns the name and version of this library, with the version of the standard and the ABI.
+pub fn library_version((major, minor): (i32, i32), abi: &str) -> String {
+    format!("netmod-mpi {} (MPI {major}.{minor}, {abi})", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the seconds since a fixed time of this process (`MPI_Wtime`).

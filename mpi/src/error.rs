@@ -194,8 +194,8 @@ struct Added {
 struct Known {
     /// Number of the latest text.
     latest: u32,
-    /// The texts, each at its number modulo [`RECENT`].
-    recent: Vec<(u32, String)>,
+    /// The texts with their numbers and classes, each at its number modulo [`RECENT`].
+    recent: Vec<(u32, i32, String)>,
     added: Vec<Added>,
 }
 
@@ -234,8 +234,26 @@ impl Codes {
         if known.recent.len() <= place {
             known.recent.resize_with(place + 1, Default::default);
         }
-        known.recent[place] = (number, error.text.clone());
+        known.recent[place] = (number, error.class.0, error.text.clone());
         error.class.0 | (number << TEXT_SHIFT).cast_signed()
+    }
+
+    /// Returns the class of a code of the library and the number of its text; 0 if it has none.
+    pub fn parts(code: i32) -> (Class, u32) {
+        (Class(code & CLASS), code.cast_unsigned() >> TEXT_SHIFT)
+    }
+
+    /// Returns the latest code of a class of whose text only the remainder of its number is known,
+    /// or the class alone if its text is not kept any more.
+    pub fn latest(&self, class: Class, remainder: u32, divisor: u32) -> i32 {
+        let known = self.lock();
+        let back = (known.latest + divisor - remainder % divisor) % divisor;
+        let number = known.latest.saturating_sub(back);
+        let kept = known.recent.get(number as usize % RECENT);
+        match kept.filter(|(n, of, _)| number > 0 && *n == number && *of == class.0) {
+            Some(_) => class.0 | (number << TEXT_SHIFT).cast_signed(),
+            None => class.0,
+        }
     }
 
     /// Returns the class of a code (`MPI_Error_class`).
@@ -267,7 +285,7 @@ impl Codes {
         let known = self.lock();
         let recent = known.recent.get(number as usize % RECENT).filter(|r| number > 0 && r.0 == number);
         Ok(match recent {
-            Some((_, text)) => format!("MPI_ERR_{name}: {text}"),
+            Some((.., text)) => format!("MPI_ERR_{name}: {text}"),
             None => format!("MPI_ERR_{name}: {meaning}"),
         })
     }

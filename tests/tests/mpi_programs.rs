@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use netmod_tests::jobs::launch::{JOB_LIMIT, find_program, run, run_within, skip};
-use netmod_tests::jobs::mpi::{Prefix, Starter, installed, mpi4py, wheel_program};
+use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed, mpi4py, wheel_program};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 const STARTERS: [Starter; 2] = [Starter::Nmrun, Starter::Hydra];
@@ -14,26 +14,6 @@ const SYMBOLS: &str = include_str!("../../mpi-abi/symbols-mpich.tsv");
 
 fn prefix() -> &'static Prefix {
     installed(JOB)
-}
-
-/// The exported names of a library that belong to its interface, and what each of them is.
-fn exported(nm: &Path, library: &Path) -> BTreeMap<String, String> {
-    let said = Command::new(nm).args(["-DS", "--defined-only"]).arg(library).output().expect("nm");
-    assert!(said.status.success(), "{said:?}");
-    let text = String::from_utf8(said.stdout).expect("names");
-    let mut found = BTreeMap::new();
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (kind, name) = (words[words.len() - 2], words[words.len() - 1]);
-        let what = match (kind, words.len()) {
-            ("B" | "D" | "G" | "R" | "V", 4) => {
-                format!("{} bytes", u64::from_str_radix(words[1], 16).expect("a size"))
-            }
-            _ => "function".to_owned(),
-        };
-        found.insert(name.to_owned(), what);
-    }
-    found
 }
 
 fn listed() -> BTreeMap<String, String> {
@@ -83,10 +63,12 @@ fn the_library_has_the_names_that_programs_ask_for() {
 
 /// Runs a program of our own under both launchers.
 fn ok(test: &str, source: &str, case: &str, ranks: u32) {
-    let program = prefix().compiled(source);
-    for starter in STARTERS {
-        let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
-        run(&mut job).expect_ok(case, ranks);
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, source);
+        for starter in STARTERS {
+            let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
+            run(&mut job).expect_ok(case, ranks);
+        }
     }
 }
 
@@ -114,8 +96,8 @@ fn objects_and_operations_of_every_kind() {
 
 #[test]
 fn an_error_without_a_handler_ends_the_job_and_is_told() {
-    let program = prefix().compiled("fatal.c");
-    for starter in STARTERS {
+    for (abi, starter) in Abi::ALL.into_iter().flat_map(|abi| STARTERS.map(|starter| (abi, starter))) {
+        let program = prefix().compiled_for(abi, "fatal.c");
         let test = "an_error_without_a_handler_ends_the_job_and_is_told";
         let Some(mut job) = prefix().job(test, starter, 2, &program) else { continue };
         let done = run(&mut job);

@@ -8,15 +8,53 @@ use crate::command::{cargo, root, run};
 
 /// The script of all compilers.
 const COMPILER: &str = include_str!("../install/compiler.sh");
-/// File of the library, as cargo names it.
-const BUILT: &str = "libnetmod_mpich.so";
-/// The library's own name, by which programs of the ABI ask for it.
-const SONAME: &str = "libmpi.so.12";
-/// Compilers: the languages of their scripts, and their other names.
-const COMPILERS: [(&str, &str, &[&str]); 3] =
-    [("mpicc", "c", &[]), ("mpicxx", "c++", &["mpic++"]), ("mpifort", "fortran", &["mpif90", "mpif77"])];
-/// Its other names: that of Debian's programs, and those for the linker.
-const LINKS: [&str; 3] = ["libmpich.so.12", "libmpi.so", "libmpich.so"];
+/// The library with one of the ABIs.
+struct Library {
+    /// Its file, as cargo names it.
+    built: &'static str,
+    /// Its own name, by which programs of the ABI ask for it.
+    soname: &'static str,
+    /// Its other names: that of Debian's programs, and those for the linker.
+    links: &'static [&'static str],
+    /// The name by which compilers link it.
+    linked: &'static str,
+    /// The folder of its headers in `mpi-abi`, and where it is installed.
+    headers: (&'static str, &'static str),
+    /// Name in its package for pkg-config, and the file's other name.
+    package: (&'static str, Option<&'static str>),
+    /// The package's description.
+    about: &'static str,
+}
+
+/// The ABI of MPICH, which compilers use unless their names say otherwise.
+const MPICH: Library = Library {
+    built: "libnetmod_mpich.so",
+    soname: "libmpi.so.12",
+    links: &["libmpich.so.12", "libmpi.so", "libmpich.so"],
+    linked: "mpi",
+    headers: ("mpich", "include"),
+    package: ("mpich", Some("mpi.pc")),
+    about: "MPI library with the ABI of MPICH",
+};
+/// The ABI of the standard.
+const STANDARD: Library = Library {
+    built: "libnetmod_mpi_standard.so",
+    soname: "libmpi_abi.so.1",
+    links: &["libmpi_abi.so"],
+    linked: "mpi_abi",
+    headers: ("standard", "include/standard"),
+    package: ("mpi_abi", None),
+    about: "MPI library with the ABI of the standard",
+};
+
+/// Compilers: their libraries, the languages of their scripts, and their other names.
+const COMPILERS: [(&str, &Library, &str, &[&str]); 5] = [
+    ("mpicc", &MPICH, "c", &[]),
+    ("mpicxx", &MPICH, "c++", &["mpic++"]),
+    ("mpifort", &MPICH, "fortran", &["mpif90", "mpif77"]),
+    ("mpicc_abi", &STANDARD, "c", &[]),
+    ("mpicxx_abi", &STANDARD, "c++", &["mpic++_abi"]),
+];
 
 /// Options of `install`.
 #[derive(Clone, Debug, Default)]
@@ -44,42 +82,57 @@ pub(crate) fn install(asked: &Asked) -> Result<(), String> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    run(cargo().args(["build", "--release", "-p", "netmod-mpich", "-p", "netmod-pmi", "--lib", "--bins"]))?;
+    let packages = ["netmod-mpich", "netmod-mpi-standard", "netmod-pmi"];
+    let packages = packages.iter().flat_map(|name| ["-p", name]);
+    run(cargo().args(["build", "--release", "--lib", "--bins"]).args(packages))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     Ok(target.join("release"))
 }
 
 fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
-    let [bin, lib, include] = ["bin", "lib", "include"].map(|name| prefix.join(name));
-    for folder in [&bin, &lib.join("pkgconfig"), &include] {
-        std::fs::create_dir_all(folder)?;
-    }
-    put(&lib.join(SONAME), &std::fs::read(from.join(BUILT))?, 0o755)?;
-    for name in LINKS {
-        link(SONAME, &lib.join(name))?;
+    let bin = prefix.join("bin");
+    std::fs::create_dir_all(&bin)?;
+    for library in [&MPICH, &STANDARD] {
+        lay_library(library, from, prefix)?;
     }
     put(&bin.join("nmrun"), &std::fs::read(from.join("nmrun"))?, 0o755)?;
     for name in ["mpiexec", "mpirun"] {
         link("nmrun", &bin.join(name))?;
     }
-    for (name, language, others) in COMPILERS {
-        put(&bin.join(name), script(language).as_bytes(), 0o755)?;
+    for (name, library, language, others) in COMPILERS {
+        put(&bin.join(name), script(library, language).as_bytes(), 0o755)?;
         for other in others {
             link(name, &bin.join(other))?;
         }
     }
-    for header in std::fs::read_dir(root().join("mpi-abi/mpich/include"))? {
+    Ok(())
+}
+
+/// Lays out what is of one ABI: the library, its headers and its package.
+fn lay_library(library: &Library, from: &Path, prefix: &Path) -> std::io::Result<()> {
+    let (source, include) = library.headers;
+    let (lib, include) = (prefix.join("lib"), prefix.join(include));
+    let packages = lib.join("pkgconfig");
+    for folder in [&packages, &include] {
+        std::fs::create_dir_all(folder)?;
+    }
+    put(&lib.join(library.soname), &std::fs::read(from.join(library.built))?, 0o755)?;
+    for name in library.links {
+        link(library.soname, &lib.join(name))?;
+    }
+    for header in std::fs::read_dir(root().join("mpi-abi").join(source).join("include"))? {
         let header = header?;
         put(&include.join(header.file_name()), &std::fs::read(header.path())?, 0o644)?;
     }
-    let package = package(prefix);
-    put(&lib.join("pkgconfig/mpich.pc"), package.as_bytes(), 0o644)?;
-    link("mpich.pc", &lib.join("pkgconfig/mpi.pc"))
+    let (name, other) = library.package;
+    let file = format!("{name}.pc");
+    put(&packages.join(&file), package(library, prefix).as_bytes(), 0o644)?;
+    other.map_or(Ok(()), |other| link(&file, &packages.join(other)))
 }
 
 /// Returns the script of a compiler.
-fn script(language: &str) -> String {
-    let words = [("@LANGUAGE@", language), ("@LIBRARY@", "mpi"), ("@INCLUDE@", "include")];
+fn script(library: &Library, language: &str) -> String {
+    let words = [("@LANGUAGE@", language), ("@LIBRARY@", library.linked), ("@INCLUDE@", library.headers.1)];
     words.iter().fold(COMPILER.to_owned(), |script, (word, value)| script.replace(word, value))
 }
 
@@ -102,11 +155,12 @@ fn link(to: &str, path: &Path) -> std::io::Result<()> {
     symlink(to, path)
 }
 
-fn package(prefix: &Path) -> String {
+fn package(library: &Library, prefix: &Path) -> String {
+    let Library { linked, headers: (_, include), package: (name, _), about, .. } = library;
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\n\
-         Name: mpich\nDescription: MPI library with the ABI of MPICH\nVersion: {}\n\
-         Libs: -L${{libdir}} -lmpi\nCflags: -I${{includedir}}\n",
+        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
+         Name: {name}\nDescription: {about}\nVersion: {}\n\
+         Libs: -L${{libdir}} -l{linked}\nCflags: -I${{includedir}}\n",
         prefix.display(),
         env!("CARGO_PKG_VERSION"),
     )

@@ -3,6 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicPtr};
 
+use netmod_mpi_common::weights::{UNWEIGHTED, WEIGHTS_EMPTY};
+
 /// An address that programs compare.
 #[repr(transparent)]
 pub struct Address(*const c_void);
@@ -18,14 +20,7 @@ const fn no_status() -> FortranStatus {
     FortranStatus([const { AtomicI32::new(0) }; 5])
 }
 
-static UNWEIGHTED: c_int = 0;
-static WEIGHTS_EMPTY: c_int = 0;
 static ALL_HANDLES: c_int = 0;
-
-/// Returns true for the address that means no weights.
-pub(crate) fn is_unweighted(at: *const c_int) -> bool {
-    core::ptr::eq(at, &raw const UNWEIGHTED)
-}
 
 const fn address(of: &'static c_int) -> Address {
     Address(core::ptr::from_ref(of).cast())

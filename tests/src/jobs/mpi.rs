@@ -1,5 +1,6 @@
 //! The MPI library, installed for tests, and programs on it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -24,6 +25,7 @@ pub fn installed(neighbour: &str) -> &'static Prefix {
     PREFIX.get_or_init(|| {
         let from = Path::new(neighbour).parent().expect("a program in a directory");
         workspace_library(neighbour, "netmod-mpich", "libnetmod_mpich.so");
+        workspace_library(neighbour, "netmod-mpi-standard", "libnetmod_mpi_standard.so");
         workspace_program(neighbour, "netmod-pmi", "nmrun");
         let xtask = workspace_program(neighbour, "xtask", "xtask");
         let prefix = from.join("mpi-prefix");
@@ -42,6 +44,36 @@ pub enum Starter {
     Nmrun,
     /// MPICH's.
     Hydra,
+}
+
+/// A binary interface of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abi {
+    /// The ABI of MPICH.
+    Mpich,
+    /// The ABI of the standard.
+    Standard,
+}
+
+impl Abi {
+    /// Both of them.
+    pub const ALL: [Abi; 2] = [Abi::Mpich, Abi::Standard];
+
+    /// Returns the library's own name.
+    pub fn soname(self) -> &'static str {
+        match self {
+            Abi::Mpich => "libmpi.so.12",
+            Abi::Standard => "libmpi_abi.so.1",
+        }
+    }
+
+    /// End of a compiler's name.
+    fn suffix(self) -> &'static str {
+        match self {
+            Abi::Mpich => "",
+            Abi::Standard => "_abi",
+        }
+    }
 }
 
 impl Prefix {
@@ -74,11 +106,28 @@ impl Prefix {
     /// # Panics
     /// If it does not compile.
     pub fn compiled(&self, source: &str) -> PathBuf {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
-        let program = self.0.join("programs").join(source.replace('.', "-"));
-        std::fs::create_dir_all(self.0.join("programs")).expect("a folder for programs");
+        self.compiled_for(Abi::Mpich, source)
+    }
+
+    /// Compiles a program of `tests/programs` for one of the interfaces.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    pub fn compiled_for(&self, abi: Abi, source: &str) -> PathBuf {
+        self.compiled_file(abi, &Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source))
+    }
+
+    /// Compiles a program for one of the interfaces.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    pub fn compiled_file(&self, abi: Abi, file: &Path) -> PathBuf {
+        let source = file.file_name().expect("a name").to_string_lossy();
+        let folder = self.0.join("programs");
+        let program = folder.join(source.replace('.', "-") + abi.suffix());
+        std::fs::create_dir_all(folder).expect("a folder for programs");
         let compiler = if source.ends_with(".c") { "bin/mpicc" } else { "bin/mpicxx" };
-        let mut compile = Command::new(self.file(compiler));
+        let mut compile = Command::new(self.file(&format!("{compiler}{}", abi.suffix())));
         compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(file);
         let done = run_within(&mut compile, super::launch::JOB_LIMIT);
         assert!(done.status.success(), "{done}");
@@ -104,6 +153,29 @@ pub fn mpi4py(test: &str) -> Option<(PathBuf, PathBuf)> {
     let found = find_program("python3").zip(folder);
     if found.is_none() {
         skip(&format!("SKIPPED: {test}: mpi4py not there (pip3 install --target DIR mpi4py, {MPI4PY}=DIR)"));
+    }
+    found
+}
+
+/// Returns the exported names of a library, and what each of them is.
+///
+/// # Panics
+/// If `nm` does not tell them.
+pub fn exported(nm: &Path, library: &Path) -> BTreeMap<String, String> {
+    let said = Command::new(nm).args(["-DS", "--defined-only"]).arg(library).output().expect("nm");
+    assert!(said.status.success(), "{said:?}");
+    let text = String::from_utf8(said.stdout).expect("names");
+    let mut found = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (kind, name) = (words[words.len() - 2], words[words.len() - 1]);
+        let what = match (kind, words.len()) {
+            ("B" | "D" | "G" | "R" | "V", 4) => {
+                format!("{} bytes", u64::from_str_radix(words[1], 16).expect("a size"))
+            }
+            _ => "function".to_owned(),
+        };
+        found.insert(name.to_owned(), what);
     }
     found
 }

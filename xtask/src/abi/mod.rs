@@ -6,11 +6,16 @@
 
 mod facade;
 mod header;
+mod names;
+mod numbers;
+mod only;
 mod table;
+mod translate;
 
 use std::path::PathBuf;
 
 use crate::command::root;
+use only::Interface;
 use table::Tables;
 
 /// A generated file: its path below `mpi-abi`, and its text.
@@ -30,14 +35,18 @@ pub(crate) fn abi() -> Result<(), String> {
 
 /// Returns the generated files that differ from those that are there.
 fn differing(tables: &Tables) -> Result<Vec<Generated>, String> {
-    let folder = root().join("mpi-abi").join("mpich");
     let mut all = Vec::new();
-    all.extend(
-        header::files(tables).into_iter().map(|(name, text)| (folder.join("include").join(name), text)),
-    );
-    all.extend(
-        facade::files(tables)?.into_iter().map(|(name, text)| (folder.join("src/entry").join(name), text)),
-    );
+    for interface in Interface::ALL {
+        let folder = root().join("mpi-abi").join(interface.folder());
+        let headers = header::files(tables, interface).into_iter();
+        all.extend(headers.map(|(name, text)| (folder.join("include").join(name), text)));
+        let entries = facade::files(tables, interface)?.into_iter();
+        all.extend(entries.map(|(name, text)| (folder.join("src/entry").join(name), text)));
+        if interface == Interface::Standard {
+            let tables = numbers::files(tables)?.into_iter();
+            all.extend(tables.map(|(name, text)| (folder.join("src").join(name), text)));
+        }
+    }
     let differs = |(path, text): &Generated| std::fs::read_to_string(path).ok().as_ref() != Some(text);
     Ok(all.into_iter().filter(differs).collect())
 }

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::only::{Interface, Only};
+
 /// All tables.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    pub(crate) functions: Vec<Function>,
+    functions: Vec<Function>,
     pub(crate) roles: BTreeMap<String, Role>,
     pub(crate) constants: Vec<Constant>,
+    only: Only,
 }
 
 /// A function of MPI.
@@ -24,6 +27,8 @@ pub(crate) struct Function {
     /// The argument whose error handler is called; `*` before its name: it is a pointer.
     pub(crate) object: Option<String>,
     pub(crate) how: How,
+    /// True if the function in `imp` differs with the interface.
+    pub(crate) of_interface: bool,
     pub(crate) arguments: Vec<Argument>,
     /// True if C may pass further arguments.
     pub(crate) variadic: bool,
@@ -64,7 +69,21 @@ pub(crate) struct Constant {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) c_type: String,
-    pub(crate) value: String,
+    /// Value in the interface of MPICH.
+    mpich: String,
+    /// Value in the interface of the standard; `-` if it has none.
+    standard: String,
+}
+
+impl Constant {
+    /// Returns the value in an interface that has this constant.
+    pub(crate) fn value(&self, interface: Interface) -> Option<&str> {
+        let value = match interface {
+            Interface::Mpich => &self.mpich,
+            Interface::Standard => &self.standard,
+        };
+        (value != "-").then_some(value)
+    }
 }
 
 impl Tables {
@@ -90,8 +109,13 @@ impl Tables {
         let roles: BTreeMap<String, Role> = rows("roles.tsv", 5)?.into_iter().map(role).collect();
         let functions: Result<Vec<Function>, String> =
             rows("functions.tsv", 7)?.into_iter().map(|row| function(&row, &roles)).collect();
-        let constants = rows("constants.tsv", 4)?.into_iter().map(constant).collect();
-        Ok(Tables { functions: functions?, roles, constants })
+        let constants = rows("constants.tsv", 5)?.into_iter().map(constant).collect();
+        Ok(Tables { functions: functions?, roles, constants, only: Only::of(rows("only.tsv", 2)?) })
+    }
+
+    /// Returns the functions of an interface.
+    pub(crate) fn functions(&self, interface: Interface) -> impl Iterator<Item = &Function> {
+        self.functions.iter().filter(move |f| self.only.has(interface, &f.name))
     }
 }
 
@@ -104,12 +128,12 @@ fn role(row: Vec<String>) -> (String, Role) {
 fn constant(row: Vec<String>) -> Constant {
     let mut row = row.into_iter();
     let mut next = || row.next().unwrap_or_default();
-    Constant { kind: next(), name: next(), c_type: next(), value: next() }
+    Constant { kind: next(), name: next(), c_type: next(), mpich: next(), standard: next() }
 }
 
 fn function(row: &[String], roles: &BTreeMap<String, Role>) -> Result<Function, String> {
     let name = row[0].clone();
-    let how = match row[5].as_str() {
+    let how = match row[5].trim_end_matches('*') {
         "auto" => How::Auto,
         "hand" => How::Hand,
         "sized" => How::Sized,
@@ -133,6 +157,7 @@ fn function(row: &[String], roles: &BTreeMap<String, Role>) -> Result<Function, 
         group: row[3].clone(),
         object: Some(row[4].clone()).filter(|o| o != "-"),
         how,
+        of_interface: row[5].ends_with('*'),
         arguments,
         variadic: row[6].ends_with("..."),
     })

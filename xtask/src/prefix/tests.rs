@@ -15,7 +15,7 @@ impl Place {
         let dir = std::env::temp_dir().join(format!("netmod-prefix-{name}-{}", std::process::id()));
         let (from, prefix) = (dir.join("from"), dir.join("to"));
         std::fs::create_dir_all(&from).expect("a folder");
-        for name in [BUILT, "nmrun"] {
+        for name in [MPICH.built, STANDARD.built, "nmrun"] {
             std::fs::write(from.join(name), name).expect("a file");
         }
         // The second time everything is there already.
@@ -68,16 +68,24 @@ impl Drop for Place {
 fn everything_is_where_programs_look_for_it() {
     let place = Place::new("files");
     for (name, text) in [
-        ("lib/libmpi.so.12", BUILT),
-        ("lib/libmpich.so.12", BUILT),
-        ("lib/libmpi.so", BUILT),
+        ("lib/libmpi.so.12", MPICH.built),
+        ("lib/libmpich.so.12", MPICH.built),
+        ("lib/libmpi.so", MPICH.built),
+        ("lib/libmpi_abi.so.1", STANDARD.built),
+        ("lib/libmpi_abi.so", STANDARD.built),
         ("bin/nmrun", "nmrun"),
         ("bin/mpiexec", "nmrun"),
         ("bin/mpirun", "nmrun"),
     ] {
         assert_eq!(std::fs::read_to_string(place.prefix.join(name)).expect(name), text);
     }
-    for name in ["include/mpi.h", "lib/pkgconfig/mpich.pc", "lib/pkgconfig/mpi.pc"] {
+    for name in [
+        "include/mpi.h",
+        "include/standard/mpi.h",
+        "lib/pkgconfig/mpich.pc",
+        "lib/pkgconfig/mpi.pc",
+        "lib/pkgconfig/mpi_abi.pc",
+    ] {
         assert!(place.prefix.join(name).is_file(), "{name}");
     }
 }
@@ -96,6 +104,9 @@ fn compilers_show_their_commands() {
     assert_eq!(shown("mpicxx", &["-cxx=g++", "-compile-info"]), format!("g++ {include}"));
     assert_eq!(shown("mpicc", &["-show-compile-info"]), include);
     assert_eq!(shown("mpicc", &["-show-link-info"]), link);
+    let standard = (format!("{include}/standard"), link.replace("-lmpi", "-lmpi_abi"));
+    assert_eq!(shown("mpicc_abi", &["-show", "a.c"]), format!("cc {} a.c {}", standard.0, standard.1));
+    assert_eq!(shown("mpic++_abi", &["-compile_info"]), format!("c++ {}", standard.0));
     let profiled = link.replace(" -lmpi", " -ltool -lmpi");
     assert_eq!(shown("mpicc", &["-show", "-profile=tool", "a.o"]), format!("cc {include} a.o {profiled}"));
     for (program, variable) in [("mpicc", "MPICH_CC"), ("mpicxx", "MPICH_CXX")] {
@@ -142,7 +153,7 @@ fn compilers_say_why_they_refuse() {
 #[test]
 fn without_the_interface_for_fortran_its_package_is_named() {
     let place = Place::new("fortran");
-    let script = script("fortran").replace("/usr/include/", "/nowhere/");
+    let script = script(&MPICH, "fortran").replace("/usr/include/", "/nowhere/");
     put(&place.prefix.join("bin/mpif90"), script.as_bytes(), 0o755).expect("a script");
     let said = place.refused("mpif90", &["-show"], &[]);
     assert!(said.starts_with("mpif90: ") && said.contains("package libmpich-dev"), "{said}");

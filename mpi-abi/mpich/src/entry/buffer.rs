@@ -2,16 +2,16 @@
 
 use crate::prelude::*;
 
-entry! { MPI_Buffer_attach PMPI_Buffer_attach (buffer_: *mut c_void, size: c_int)
+entry! { MPI_Buffer_attach PMPI_Buffer_attach [] (buffer_: *mut c_void, size: c_int)
     on Object::None; |mpi| imp::buffer::buffer_attach(mpi, buffer_, i64::from(size)) }
-entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c (buffer_: *mut c_void, size: i64)
+entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c [] (buffer_: *mut c_void, size: i64)
     on Object::None; |mpi| imp::buffer::buffer_attach(mpi, buffer_, size) }
-entry! { MPI_Buffer_detach PMPI_Buffer_detach (buffer_addr: *mut c_void, size: *mut c_int)
+entry! { MPI_Buffer_detach PMPI_Buffer_detach [] (buffer_addr: *mut c_void, size: *mut c_int)
     on Object::None; |mpi| imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) }
-entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c (buffer_addr: *mut c_void, size: *mut i64)
+entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c [] (buffer_addr: *mut c_void, size: *mut i64)
     on Object::None; |mpi| imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) }
-entry! { MPI_Buffer_flush PMPI_Buffer_flush ()
-    on Object::None; |mpi| { mpi.buffer_flush() } }
+entry! { MPI_Buffer_flush PMPI_Buffer_flush [] ()
+    on Object::None; |mpi| mpi.buffer_flush() }
 missing! { MPI_Buffer_iflush PMPI_Buffer_iflush (request: *mut c_int)
     on Object::None; (request) }
 missing! { MPI_Comm_attach_buffer PMPI_Comm_attach_buffer (comm: c_int, buffer_: *mut c_void, size: c_int)

@@ -2,69 +2,69 @@
 
 use crate::prelude::*;
 
-entry! { MPI_Allgather PMPI_Allgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
-entry! { MPI_Allgather_c PMPI_Allgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
-entry! { MPI_Allgatherv PMPI_Allgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int)
+entry! { MPI_Allgather PMPI_Allgather [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) }
+entry! { MPI_Allgather_c PMPI_Allgather_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.allgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) }
+entry! { MPI_Allgatherv PMPI_Allgatherv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::allgatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm) }
-entry! { MPI_Allgatherv_c PMPI_Allgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int)
+entry! { MPI_Allgatherv_c PMPI_Allgatherv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::allgatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm) }
-entry! { MPI_Allreduce PMPI_Allreduce (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.allreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Allreduce_c PMPI_Allreduce_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.allreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Alltoall PMPI_Alltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
-entry! { MPI_Alltoall_c PMPI_Alltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) } }
-entry! { MPI_Alltoallv PMPI_Alltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int)
+entry! { MPI_Allreduce PMPI_Allreduce [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.allreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Allreduce_c PMPI_Allreduce_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.allreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Alltoall PMPI_Alltoall [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) }
+entry! { MPI_Alltoall_c PMPI_Alltoall_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.alltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)) }
+entry! { MPI_Alltoallv PMPI_Alltoallv [] (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm) }
-entry! { MPI_Alltoallv_c PMPI_Alltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int)
+entry! { MPI_Alltoallv_c PMPI_Alltoallv_c [] (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::alltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm) }
-entry! { MPI_Alltoallw PMPI_Alltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| imp::coll::alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm) }
-entry! { MPI_Alltoallw_c PMPI_Alltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| imp::coll::alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm) }
-entry! { MPI_Barrier PMPI_Barrier (comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.barrier(Comm(comm as u32)) } }
-entry! { MPI_Bcast PMPI_Bcast (buffer_: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.bcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)) } }
-entry! { MPI_Bcast_c PMPI_Bcast_c (buffer_: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.bcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)) } }
-entry! { MPI_Exscan PMPI_Exscan (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.exscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Exscan_c PMPI_Exscan_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.exscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Gather PMPI_Gather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.gather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) } }
-entry! { MPI_Gather_c PMPI_Gather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.gather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) } }
-entry! { MPI_Gatherv PMPI_Gatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int)
+entry! { MPI_Alltoallw PMPI_Alltoallw [] (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), Types::from(sendtypes), recvbuf, Counts::from(recvcounts), Counts::from(rdispls), Types::from(recvtypes), comm) }
+entry! { MPI_Alltoallw_c PMPI_Alltoallw_c [] (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| imp::coll::alltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), Types::from(sendtypes), recvbuf, Counts::from(recvcounts), Counts::from(rdispls), Types::from(recvtypes), comm) }
+entry! { MPI_Barrier PMPI_Barrier [] (comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.barrier(Comm(comm as u32)) }
+entry! { MPI_Bcast PMPI_Bcast [] (buffer_: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.bcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)) }
+entry! { MPI_Bcast_c PMPI_Bcast_c [] (buffer_: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.bcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)) }
+entry! { MPI_Exscan PMPI_Exscan [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.exscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Exscan_c PMPI_Exscan_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.exscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Gather PMPI_Gather [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.gather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) }
+entry! { MPI_Gather_c PMPI_Gather_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.gather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) }
+entry! { MPI_Gatherv PMPI_Gatherv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::gatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm) }
-entry! { MPI_Gatherv_c PMPI_Gatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int)
+entry! { MPI_Gatherv_c PMPI_Gatherv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::gatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm) }
-entry! { MPI_Reduce PMPI_Reduce (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.reduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)) } }
-entry! { MPI_Reduce_c PMPI_Reduce_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.reduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)) } }
-entry! { MPI_Reduce_scatter PMPI_Reduce_scatter (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int)
+entry! { MPI_Reduce PMPI_Reduce [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.reduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)) }
+entry! { MPI_Reduce_c PMPI_Reduce_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.reduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)) }
+entry! { MPI_Reduce_scatter PMPI_Reduce_scatter [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::reduce_scatter(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm) }
-entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int)
+entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::reduce_scatter(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm) }
-entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.reduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.reduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Scan PMPI_Scan (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.scan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Scan_c PMPI_Scan_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.scan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) } }
-entry! { MPI_Scatter PMPI_Scatter (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.scatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) } }
-entry! { MPI_Scatter_c PMPI_Scatter_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
-    on Object::Comm(comm); |mpi| { mpi.scatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) } }
-entry! { MPI_Scatterv PMPI_Scatterv (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
+entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.reduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.reduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Scan PMPI_Scan [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.scan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Scan_c PMPI_Scan_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.scan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)) }
+entry! { MPI_Scatter PMPI_Scatter [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.scatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) }
+entry! { MPI_Scatter_c PMPI_Scatter_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.scatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)) }
+entry! { MPI_Scatterv PMPI_Scatterv [] (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::scatterv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm) }
-entry! { MPI_Scatterv_c PMPI_Scatterv_c (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
+entry! { MPI_Scatterv_c PMPI_Scatterv_c [] (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::coll::scatterv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, recvcount, recvtype, root, comm) }

@@ -2,69 +2,69 @@
 
 use crate::prelude::*;
 
-entry! { MPI_Iallgather PMPI_Iallgather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallgather PMPI_Iallgather [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iallgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iallgather_c PMPI_Iallgather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallgather_c PMPI_Iallgather_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iallgather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iallgatherv PMPI_Iallgatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallgatherv PMPI_Iallgatherv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::iallgatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, request) }
-entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::iallgatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, comm, request) }
-entry! { MPI_Iallreduce PMPI_Iallreduce (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallreduce PMPI_Iallreduce [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iallreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iallreduce_c PMPI_Iallreduce_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iallreduce_c PMPI_Iallreduce_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iallreduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ialltoall PMPI_Ialltoall (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ialltoall PMPI_Ialltoall [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ialltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ialltoall_c PMPI_Ialltoall_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ialltoall_c PMPI_Ialltoall_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ialltoall(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ialltoallv PMPI_Ialltoallv (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ialltoallv PMPI_Ialltoallv [] (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::ialltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, request) }
-entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c [] (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtype: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::ialltoallv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtype, comm, request) }
-entry! { MPI_Ialltoallw PMPI_Ialltoallw (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::coll::ialltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, request) }
-entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::coll::ialltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), sendtypes, recvbuf, Counts::from(recvcounts), Counts::from(rdispls), recvtypes, comm, request) }
-entry! { MPI_Ibarrier PMPI_Ibarrier (comm: c_int, request: *mut c_int)
+entry! { MPI_Ialltoallw PMPI_Ialltoallw [] (sendbuf: *const c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::ialltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), Types::from(sendtypes), recvbuf, Counts::from(recvcounts), Counts::from(rdispls), Types::from(recvtypes), comm, request) }
+entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c [] (sendbuf: *const c_void, sendcounts: *const i64, sdispls: *const isize, sendtypes: *const c_int, recvbuf: *mut c_void, recvcounts: *const i64, rdispls: *const isize, recvtypes: *const c_int, comm: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| imp::coll::ialltoallw(mpi, sendbuf, Counts::from(sendcounts), Counts::from(sdispls), Types::from(sendtypes), recvbuf, Counts::from(recvcounts), Counts::from(rdispls), Types::from(recvtypes), comm, request) }
+entry! { MPI_Ibarrier PMPI_Ibarrier [] (comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ibarrier(Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ibcast PMPI_Ibcast (buffer_: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ibcast PMPI_Ibcast [] (buffer_: *mut c_void, count: c_int, datatype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ibcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ibcast_c PMPI_Ibcast_c (buffer_: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ibcast_c PMPI_Ibcast_c [] (buffer_: *mut c_void, count: i64, datatype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ibcast(buffer(buffer_, count, datatype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iexscan PMPI_Iexscan (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iexscan PMPI_Iexscan [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iexscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iexscan_c PMPI_Iexscan_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iexscan_c PMPI_Iexscan_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iexscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Igather PMPI_Igather (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Igather PMPI_Igather [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.igather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Igather_c PMPI_Igather_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Igather_c PMPI_Igather_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.igather(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Igatherv PMPI_Igatherv (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Igatherv PMPI_Igatherv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::igatherv(mpi, sendbuf, i64::from(sendcount), sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm, request) }
-entry! { MPI_Igatherv_c PMPI_Igatherv_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Igatherv_c PMPI_Igatherv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcounts: *const i64, displs: *const isize, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::igatherv(mpi, sendbuf, sendcount, sendtype, recvbuf, Counts::from(recvcounts), Counts::from(displs), recvtype, root, comm, request) }
-entry! { MPI_Ireduce PMPI_Ireduce (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce PMPI_Ireduce [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ireduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ireduce_c PMPI_Ireduce_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce_c PMPI_Ireduce_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ireduce(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::ireduce_scatter(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm, request) }
-entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::ireduce_scatter(mpi, sendbuf, recvbuf, Counts::from(recvcounts), datatype, op, comm, request) }
-entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ireduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.ireduce_scatter_block(buffer(sendbuf, recvcount, datatype), buffer(recvbuf, recvcount, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iscan PMPI_Iscan (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscan PMPI_Iscan [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iscan_c PMPI_Iscan_c (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscan_c PMPI_Iscan_c [] (sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: c_int, op: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iscan(buffer(sendbuf, count, datatype), buffer(recvbuf, count, datatype), Op(op as u32), Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iscatter PMPI_Iscatter (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscatter PMPI_Iscatter [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iscatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iscatter_c PMPI_Iscatter_c (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscatter_c PMPI_Iscatter_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.iscatter(buffer(sendbuf, sendcount, sendtype), buffer(recvbuf, recvcount, recvtype), root, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-entry! { MPI_Iscatterv PMPI_Iscatterv (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscatterv PMPI_Iscatterv [] (sendbuf: *const c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::iscatterv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request) }
-entry! { MPI_Iscatterv_c PMPI_Iscatterv_c (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
+entry! { MPI_Iscatterv_c PMPI_Iscatterv_c [] (sendbuf: *const c_void, sendcounts: *const i64, displs: *const isize, sendtype: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, root: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| imp::coll::iscatterv(mpi, sendbuf, Counts::from(sendcounts), Counts::from(displs), sendtype, recvbuf, recvcount, recvtype, root, comm, request) }

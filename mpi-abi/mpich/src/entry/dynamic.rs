@@ -8,9 +8,9 @@ missing! { MPI_Comm_accept PMPI_Comm_accept (port_name: *const c_char, info: c_i
     on Object::Comm(comm); (port_name, info, root, comm, newcomm) }
 missing! { MPI_Comm_connect PMPI_Comm_connect (port_name: *const c_char, info: c_int, root: c_int, comm: c_int, newcomm: *mut c_int)
     on Object::Comm(comm); (port_name, info, root, comm, newcomm) }
-entry! { MPI_Comm_disconnect PMPI_Comm_disconnect (comm: *mut c_int)
+entry! { MPI_Comm_disconnect PMPI_Comm_disconnect [] (comm: *mut c_int)
     on Object::Comm(look(comm)); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_disconnect(&mut comm_); put(comm, comm_)?; done_ } }
-entry! { MPI_Comm_get_parent PMPI_Comm_get_parent (parent: *mut c_int)
+entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [] (parent: *mut c_int)
     on Object::None; |mpi| { let done_ = mpi.comm_get_parent(); let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
 missing! { MPI_Comm_join PMPI_Comm_join (fd: c_int, intercomm: *mut c_int)
     on Object::None; (fd, intercomm) }

@@ -2,35 +2,35 @@
 
 use crate::prelude::*;
 
-entry! { MPI_Abort PMPI_Abort (comm: c_int, errorcode: c_int)
+entry! { MPI_Abort PMPI_Abort [] (comm: c_int, errorcode: c_int)
     on Object::Comm(comm); |mpi| imp::env::abort(mpi, comm, errorcode) }
-entry! { MPI_Alloc_mem PMPI_Alloc_mem (size: isize, info: c_int, baseptr: *mut c_void)
+entry! { MPI_Alloc_mem PMPI_Alloc_mem [] (size: isize, info: c_int, baseptr: *mut c_void)
     on Object::None; |mpi| imp::env::alloc_mem(mpi, size as i64, info, baseptr) }
-entry! { MPI_Finalize PMPI_Finalize ()
+entry! { MPI_Finalize PMPI_Finalize [] ()
     on Object::None; |mpi| imp::env::finalize(mpi) }
-free! { MPI_Finalized PMPI_Finalized (flag: *mut c_int) -> c_int
+free! { MPI_Finalized PMPI_Finalized [] (flag: *mut c_int) -> code
     { imp::env::finalized(flag) } }
-entry! { MPI_Free_mem PMPI_Free_mem (base: *mut c_void)
+entry! { MPI_Free_mem PMPI_Free_mem [] (base: *mut c_void)
     on Object::None; |mpi| imp::env::free_mem(mpi, base) }
 missing! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info (hw_info: *mut c_int)
     on Object::None; (hw_info) }
-free! { MPI_Get_library_version PMPI_Get_library_version (version: *mut c_char, resultlen: *mut c_int) -> c_int
-    { imp::env::get_library_version(version, resultlen) } }
-entry! { MPI_Get_processor_name PMPI_Get_processor_name (name: *mut c_char, resultlen: *mut c_int)
+free! { MPI_Get_library_version PMPI_Get_library_version [] (version: *mut c_char, resultlen: *mut c_int) -> code
+    { imp::env::get_library_version::<Interface>(version, resultlen) } }
+entry! { MPI_Get_processor_name PMPI_Get_processor_name [] (name: *mut c_char, resultlen: *mut c_int)
     on Object::None; |mpi| imp::env::get_processor_name(mpi, name, resultlen) }
-free! { MPI_Get_version PMPI_Get_version (version: *mut c_int, subversion: *mut c_int) -> c_int
-    { imp::env::get_version(version, subversion) } }
-free! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int
+free! { MPI_Get_version PMPI_Get_version [] (version: *mut c_int, subversion: *mut c_int) -> code
+    { imp::env::get_version::<Interface>(version, subversion) } }
+free! { MPI_Init PMPI_Init [] (argc: *mut c_int, argv: *mut *mut *mut c_char) -> code
     { imp::env::init(argc, argv) } }
-free! { MPI_Init_thread PMPI_Init_thread (argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> c_int
+free! { MPI_Init_thread PMPI_Init_thread [] (argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int) -> code
     { imp::env::init_thread(argc, argv, required, provided) } }
-free! { MPI_Initialized PMPI_Initialized (flag: *mut c_int) -> c_int
+free! { MPI_Initialized PMPI_Initialized [] (flag: *mut c_int) -> code
     { imp::env::initialized(flag) } }
-entry! { MPI_Is_thread_main PMPI_Is_thread_main (flag: *mut c_int)
+entry! { MPI_Is_thread_main PMPI_Is_thread_main [] (flag: *mut c_int)
     on Object::None; |mpi| { let done_ = mpi.is_thread_main(); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
-free! { MPI_Pcontrol PMPI_Pcontrol (level: c_int) -> c_int
+free! { MPI_Pcontrol PMPI_Pcontrol [] (level: c_int) -> code
     { imp::env::pcontrol(level) } }
-entry! { MPI_Query_thread PMPI_Query_thread (provided: *mut c_int)
+entry! { MPI_Query_thread PMPI_Query_thread [] (provided: *mut c_int)
     on Object::None; |mpi| { let done_ = mpi.query_thread(); let provided_ = done_?; put(provided, provided_)?; Ok(()) } }
 free! { MPI_Wtick PMPI_Wtick () -> f64
     { imp::env::wtick() } }

@@ -2,35 +2,35 @@
 
 use crate::prelude::*;
 
-free! { MPI_Add_error_class PMPI_Add_error_class (errorclass: *mut c_int) -> c_int
+free! { MPI_Add_error_class PMPI_Add_error_class [] (errorclass: *mut c_int) -> code
     { imp::error::add_error_class(errorclass) } }
-free! { MPI_Add_error_code PMPI_Add_error_code (errorclass: c_int, errorcode: *mut c_int) -> c_int
+free! { MPI_Add_error_code PMPI_Add_error_code [] (errorclass: c_int, errorcode: *mut c_int) -> code
     { imp::error::add_error_code(errorclass, errorcode) } }
-free! { MPI_Add_error_string PMPI_Add_error_string (errorcode: c_int, string: *const c_char) -> c_int
+free! { MPI_Add_error_string PMPI_Add_error_string [] (errorcode: c_int, string: *const c_char) -> code
     { imp::error::add_error_string(errorcode, string) } }
-entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler (comm: c_int, errorcode: c_int)
+entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler [] (comm: c_int, errorcode: c_int)
     on Object::Comm(comm); |mpi| imp::error::comm_call_errhandler(mpi, comm, errorcode) }
-entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler (comm_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::error::comm_create_errhandler(mpi, comm_errhandler_fn, errhandler) }
-entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler (comm: c_int, errhandler: *mut c_int)
+entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler [] (comm_errhandler_fn: Function, errhandler: *mut c_int)
+    on Object::None; |mpi| imp::error::comm_create_errhandler::<Interface>(mpi, comm_errhandler_fn, errhandler) }
+entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler [] (comm: c_int, errhandler: *mut c_int)
     on Object::Comm(comm); |mpi| { let done_ = mpi.comm_get_errhandler(Comm(comm as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
-entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler (comm: c_int, errhandler: c_int)
-    on Object::Comm(comm); |mpi| { mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32)) } }
-entry! { MPI_Errhandler_create PMPI_Errhandler_create (comm_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::error::errhandler_create(mpi, comm_errhandler_fn, errhandler) }
-entry! { MPI_Errhandler_free PMPI_Errhandler_free (errhandler: *mut c_int)
+entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler [] (comm: c_int, errhandler: c_int)
+    on Object::Comm(comm); |mpi| mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32)) }
+entry! { MPI_Errhandler_create PMPI_Errhandler_create [] (comm_errhandler_fn: Function, errhandler: *mut c_int)
+    on Object::None; |mpi| imp::error::errhandler_create::<Interface>(mpi, comm_errhandler_fn, errhandler) }
+entry! { MPI_Errhandler_free PMPI_Errhandler_free [] (errhandler: *mut c_int)
     on Object::None; |mpi| { let mut errhandler_ = Errhandler(get(errhandler)? as u32); let done_ = mpi.errhandler_free(&mut errhandler_); put(errhandler, errhandler_)?; done_ } }
-entry! { MPI_Errhandler_get PMPI_Errhandler_get (comm: c_int, errhandler: *mut c_int)
+entry! { MPI_Errhandler_get PMPI_Errhandler_get [] (comm: c_int, errhandler: *mut c_int)
     on Object::Comm(comm); |mpi| imp::error::errhandler_get(mpi, comm, errhandler) }
-entry! { MPI_Errhandler_set PMPI_Errhandler_set (comm: c_int, errhandler: c_int)
+entry! { MPI_Errhandler_set PMPI_Errhandler_set [] (comm: c_int, errhandler: c_int)
     on Object::Comm(comm); |mpi| imp::error::errhandler_set(mpi, comm, errhandler) }
-free! { MPI_Error_class PMPI_Error_class (errorcode: c_int, errorclass: *mut c_int) -> c_int
+free! { MPI_Error_class PMPI_Error_class [] (errorcode: c_int, errorclass: *mut c_int) -> code
     { imp::error::error_class(errorcode, errorclass) } }
-free! { MPI_Error_string PMPI_Error_string (errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int
+free! { MPI_Error_string PMPI_Error_string [] (errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> code
     { imp::error::error_string(errorcode, string, resultlen) } }
-free! { MPI_Remove_error_class PMPI_Remove_error_class (errorclass: c_int) -> c_int
+free! { MPI_Remove_error_class PMPI_Remove_error_class [] (errorclass: c_int) -> code
     { imp::error::remove_error_class(errorclass) } }
-free! { MPI_Remove_error_code PMPI_Remove_error_code (errorcode: c_int) -> c_int
+free! { MPI_Remove_error_code PMPI_Remove_error_code [] (errorcode: c_int) -> code
     { imp::error::remove_error_code(errorcode) } }
-free! { MPI_Remove_error_string PMPI_Remove_error_string (errorcode: c_int) -> c_int
+free! { MPI_Remove_error_string PMPI_Remove_error_string [] (errorcode: c_int) -> code
     { imp::error::remove_error_string(errorcode) } }

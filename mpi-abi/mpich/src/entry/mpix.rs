@@ -58,11 +58,11 @@ missing! { MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c (buf: *const c_void, count
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, request) }
 missing! { MPIX_Op_create_x PMPIX_Op_create_x (user_fn_x: Function, destructor_fn: Function, commute: c_int, extra_state: *mut c_void, op: *mut c_int)
     on Object::None; (user_fn_x, destructor_fn, commute, extra_state, op) }
-free! { MPIX_Query_cuda_support PMPIX_Query_cuda_support () -> c_int
+free! { MPIX_Query_cuda_support PMPIX_Query_cuda_support [] () -> code
     { imp::mpix::query_cuda_support() } }
-free! { MPIX_Query_hip_support PMPIX_Query_hip_support () -> c_int
+free! { MPIX_Query_hip_support PMPIX_Query_hip_support [] () -> code
     { imp::mpix::query_hip_support() } }
-free! { MPIX_Query_ze_support PMPIX_Query_ze_support () -> c_int
+free! { MPIX_Query_ze_support PMPIX_Query_ze_support [] () -> code
     { imp::mpix::query_ze_support() } }
 missing! { MPIX_Recv_enqueue PMPIX_Recv_enqueue (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, status) }

@@ -1,0 +1,112 @@
+//! Error handlers, codes and texts.
+
+use core::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use netmod_mpi::handle::{Comm, Errhandler};
+use netmod_mpi::{Class, Mpi, MpiError, Result, UserErrhandler};
+
+use crate::Abi;
+use crate::calls::{self, CODES, Object, code};
+use crate::convert::{Function, put, put_text, text};
+
+/// Bytes of `MPI_MAX_ERROR_STRING`.
+const ERROR_TEXT: usize = 512;
+
+/// An error handler in C: it gets the object and the code by address.
+type ErrhandlerFn<H> = unsafe extern "C-unwind" fn(*mut H, *mut c_int, ...);
+
+/// An error handler of the program.
+struct InC<A: Abi>(ErrhandlerFn<A::Handle>);
+
+impl<A: Abi> UserErrhandler for InC<A> {
+    fn call(&self, object: u32, code: i32) {
+        let (mut object, mut code) = (A::comm(Comm(object)), A::code_out(code));
+        // SAFETY: the program gave this function for objects of this kind; both addresses are of
+        // this frame.
+        unsafe { (self.0)(&raw mut object, &raw mut code) }
+    }
+}
+
+/// Makes an error handler of a function of the program.
+fn handler<A: Abi>(function: Function) -> Result<Arc<dyn UserErrhandler>> {
+    let function = function.ok_or_else(|| MpiError::new(Class::ARG, "the error handler is NULL"))?;
+    // SAFETY: the program passes a function of this type, as the standard wants it.
+    let function =
+        unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), ErrhandlerFn<A::Handle>>(function) };
+    Ok(Arc::new(InC::<A>(function)))
+}
+
+/// Functions that make an error handler; its object is of the kind that the program uses it for.
+macro_rules! creates {
+    ($($name:ident)*) => {
+        $(pub unsafe fn $name<A: Abi>(mpi: &Mpi, function: Function, result: *mut c_int) -> Result<()> {
+            let made = mpi.comm_create_errhandler(handler::<A>(function)?)?;
+            // SAFETY: the caller's memory.
+            unsafe { put(result, made) }
+        })*
+    };
+}
+
+creates! { comm_create_errhandler errhandler_create }
+
+/// The name of MPI-1 for `comm_set_errhandler`.
+pub fn errhandler_set(mpi: &Mpi, comm: c_int, errhandler: c_int) -> Result<()> {
+    mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32))
+}
+
+/// The name of MPI-1 for `comm_get_errhandler`.
+pub unsafe fn errhandler_get(mpi: &Mpi, comm: c_int, errhandler: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe { put(errhandler, mpi.comm_get_errhandler(Comm(comm as u32))?) }
+}
+
+pub fn comm_call_errhandler(mpi: &Mpi, comm: c_int, code: c_int) -> Result<()> {
+    // An object that does not exist is an error of this call.
+    mpi.comm_get_errhandler(Comm(comm as u32))?;
+    let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
+    calls::dispatch(mpi, "MPI_Comm_call_errhandler", Object::Comm(comm), &error, code);
+    Ok(())
+}
+
+pub unsafe fn error_string(number: c_int, text: *mut c_char, length: *mut c_int) -> c_int {
+    code(CODES.string(number).and_then(|words| {
+        // SAFETY: the standard wants room for so many bytes, and for the length.
+        unsafe { put_text(text, ERROR_TEXT, &words).and_then(|written| put(length, written as i64)) }
+    }))
+}
+
+pub unsafe fn error_class(number: c_int, class: *mut c_int) -> c_int {
+    // SAFETY: the caller's memory.
+    code(CODES.class(number).and_then(|found| unsafe { put(class, found) }))
+}
+
+pub unsafe fn add_error_class(class: *mut c_int) -> c_int {
+    // SAFETY: the caller's memory.
+    code(unsafe { put(class, CODES.add_class()) })
+}
+
+pub unsafe fn add_error_code(class: c_int, number: *mut c_int) -> c_int {
+    // SAFETY: the caller's memory.
+    code(CODES.add_code(class).and_then(|made| unsafe { put(number, made) }))
+}
+
+pub unsafe fn add_error_string(number: c_int, words: *const c_char) -> c_int {
+    // SAFETY: the caller's string.
+    code(unsafe { text(words) }.and_then(|words| CODES.add_string(number, words)))
+}
+
+/// Functions that take out what was added.
+macro_rules! removes {
+    ($($name:ident $method:ident;)*) => {
+        $(pub fn $name(number: c_int) -> c_int {
+            code(CODES.$method(number))
+        })*
+    };
+}
+
+removes! {
+    remove_error_class remove_class;
+    remove_error_code remove_code;
+    remove_error_string remove_string;
+}

@@ -1,0 +1,17 @@
+//! Functions that are written by hand, by the groups of the table.
+
+pub mod attr;
+pub mod buffer;
+pub mod coll;
+pub mod comm;
+pub mod convert;
+pub mod datatype;
+pub mod env;
+pub mod error;
+pub mod group;
+pub mod info;
+pub mod mpix;
+pub mod neighbor;
+pub mod op;
+pub mod request;
+pub mod topo;

@@ -1,0 +1,21 @@
+//! Extensions that ask what the library can do.
+
+use core::ffi::{c_int, c_void};
+
+/// Memory of devices is not known to this library.
+pub fn query_cuda_support() -> c_int {
+    0
+}
+
+pub fn query_hip_support() -> c_int {
+    0
+}
+
+pub fn query_ze_support() -> c_int {
+    0
+}
+
+/// No asynchronous thing can have been started, so none has a state.
+pub fn async_get_state(_thing: *mut c_void) -> *mut c_void {
+    core::ptr::null_mut()
+}

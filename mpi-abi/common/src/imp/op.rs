@@ -1,0 +1,67 @@
+//! Operations of the program.
+
+use core::ffi::c_int;
+use std::sync::Arc;
+
+use netmod_mpi::handle::Datatype;
+use netmod_mpi::op::UserOp;
+use netmod_mpi::{Class, Mpi, MpiError, Result};
+
+use crate::Abi;
+use crate::convert::{Function, put};
+
+type UserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut c_int, *mut H);
+type LargeUserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut i64, *mut H);
+
+/// A function of the program, in the form that it was given in.
+enum Operation<A: Abi> {
+    Int(UserFn<A::Handle>),
+    Large(LargeUserFn<A::Handle>),
+}
+
+impl<A: Abi> UserOp for Operation<A> {
+    unsafe fn combine(&self, input: *const u8, inout: *mut u8, count: usize, datatype: Datatype) {
+        let mut handle = A::datatype(datatype);
+        let input = input.cast_mut();
+        match *self {
+            Operation::Large(function) => {
+                let mut count = count as i64;
+                // SAFETY: the program gave this function for such types; the memory is there, as
+                // the caller promises.
+                unsafe { function(input, inout, &raw mut count, &raw mut handle) }
+            }
+            Operation::Int(function) => {
+                let Ok(mut count) = c_int::try_from(count) else {
+                    eprintln!(
+                        "an operation that was made by MPI_Op_create gets {count} elements at once, \
+                         more than an int holds: make it by MPI_Op_create_c"
+                    );
+                    std::process::abort()
+                };
+                // SAFETY: as above.
+                unsafe { function(input, inout, &raw mut count, &raw mut handle) }
+            }
+        }
+    }
+}
+
+pub unsafe fn op_create<A: Abi>(
+    mpi: &Mpi,
+    (function, large): (Function, bool),
+    commutes: c_int,
+    result: *mut c_int,
+) -> Result<()> {
+    type Any = unsafe extern "C-unwind" fn();
+    let function =
+        function.ok_or_else(|| MpiError::new(Class::ARG, "the function of the operation is NULL"))?;
+    // SAFETY: the program passes a function of this type, as the standard wants it.
+    let operation = unsafe {
+        match large {
+            true => Operation::<A>::Large(core::mem::transmute::<Any, LargeUserFn<A::Handle>>(function)),
+            false => Operation::Int(core::mem::transmute::<Any, UserFn<A::Handle>>(function)),
+        }
+    };
+    let made = mpi.op_create(Arc::new(operation), commutes != 0)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(result, made) }
+}

@@ -1,0 +1,370 @@
+//! Requests and statuses.
+
+use core::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use netmod_mpi::handle::Request;
+use netmod_mpi::{Class, GreqFunctions, Mpi, MpiError, Result, Status};
+
+use super::group::length;
+use crate::Abi;
+use crate::calls::CODES;
+use crate::convert::{Function, MpiStatus, put, requests, slice};
+
+/// Functions that read or write one field of a status.
+macro_rules! fields {
+    ($($get:ident $set:ident $field:ident;)*) => {
+        $(
+            pub unsafe fn $get(status: *const MpiStatus, value: *mut c_int) -> c_int {
+                if MpiStatus::is_ignored(status) || value.is_null() {
+                    return Class::ARG.0;
+                }
+                // SAFETY: the caller's memory.
+                unsafe { value.write((*status).$field) };
+                0
+            }
+
+            pub unsafe fn $set(status: *mut MpiStatus, value: c_int) -> c_int {
+                if MpiStatus::is_ignored(status) {
+                    return Class::ARG.0;
+                }
+                // SAFETY: the caller's memory.
+                unsafe { (*status).$field = value };
+                0
+            }
+        )*
+    };
+}
+
+fields! {
+    status_get_source status_set_source source;
+    status_get_tag status_set_tag tag;
+    status_get_error status_set_error error;
+}
+
+/// A listener for each finished request: its index, its status, and its error.
+type Each<'a> = dyn FnMut(usize, Status, Option<&MpiError>) + 'a;
+
+/// Writes the statuses of requests, in the order in which they are told. If one has failed, those
+/// that have not get the error 0, as the standard wants it.
+///
+/// # Safety
+/// `statuses` is `MPI_STATUSES_IGNORE`, or has room for every request that is told.
+unsafe fn told<T>(
+    statuses: *mut MpiStatus,
+    by_index: bool,
+    run: impl FnOnce(&mut Each<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut failed = Vec::new();
+    let mut count = 0;
+    let result = run(&mut |index, status, error| {
+        let at = if by_index { index } else { count };
+        count += 1;
+        if MpiStatus::is_ignored(statuses) {
+            return;
+        }
+        let place = statuses.wrapping_add(at);
+        // SAFETY: as the caller promises.
+        unsafe { MpiStatus::write(place, &status) };
+        if let Some(error) = error {
+            failed.push((at, CODES.code(error)));
+        }
+    });
+    if !failed.is_empty() {
+        for at in 0..count {
+            // SAFETY: as the caller promises.
+            unsafe { (*statuses.wrapping_add(at)).error = 0 };
+        }
+        for (at, code) in failed {
+            // SAFETY: as the caller promises.
+            unsafe { (*statuses.wrapping_add(at)).error = code };
+        }
+    }
+    result
+}
+
+pub unsafe fn waitall(mpi: &Mpi, n: c_int, all: *mut c_int, statuses: *mut MpiStatus) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let all = requests(all, n)?;
+        told(statuses, true, |each| mpi.waitall(all, each))
+    }
+}
+
+pub unsafe fn testall(
+    mpi: &Mpi,
+    n: c_int,
+    all: *mut c_int,
+    flag: *mut c_int,
+    statuses: *mut MpiStatus,
+) -> Result<()> {
+    // SAFETY: the caller's arrays and memory.
+    unsafe {
+        let all = requests(all, n)?;
+        let done = told(statuses, true, |each| mpi.testall(all, each));
+        // All are finished if one of them has failed, too.
+        put(flag, *done.as_ref().unwrap_or(&true))?;
+        done.map(|_| ())
+    }
+}
+
+pub unsafe fn waitany(
+    mpi: &Mpi,
+    n: c_int,
+    all: *mut c_int,
+    at: *mut c_int,
+    status: *mut MpiStatus,
+) -> Result<()> {
+    // SAFETY: the caller's array and memory.
+    unsafe {
+        let (found, said) = mpi.waitany(requests(all, n)?)?;
+        put(at, found)?;
+        put(status, said)
+    }
+}
+
+pub unsafe fn testany(
+    mpi: &Mpi,
+    n: c_int,
+    all: *mut c_int,
+    at: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MpiStatus,
+) -> Result<()> {
+    // SAFETY: the caller's array and memory.
+    unsafe {
+        let (found, done, said) = mpi.testany(requests(all, n)?)?;
+        put(flag, done)?;
+        put(at, found)?;
+        if done { put(status, said) } else { Ok(()) }
+    }
+}
+
+/// Functions that finish some requests.
+macro_rules! some {
+    ($($name:ident)*) => {
+        $(pub unsafe fn $name(
+            mpi: &Mpi,
+            n: c_int,
+            all: *mut c_int,
+            count: *mut c_int,
+            indices: *mut c_int,
+            statuses: *mut MpiStatus,
+        ) -> Result<()> {
+            let mut next = 0;
+            // SAFETY: the caller's arrays and memory.
+            unsafe {
+                let all = requests(all, n)?;
+                let done = told(statuses, false, |each| {
+                    mpi.$name(all, |at, status, error| {
+                        indices.wrapping_add(next).write(at as c_int);
+                        next += 1;
+                        each(at, status, error);
+                    })
+                });
+                let found = match &done {
+                    Ok(found) => *found,
+                    Err(_) => next as i32,
+                };
+                put(count, found)?;
+                done.map(|_| ())
+            }
+        })*
+    };
+}
+
+some! { waitsome testsome }
+
+pub unsafe fn startall(mpi: &Mpi, n: c_int, all: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's array.
+    mpi.startall(unsafe { requests(all, n)? })
+}
+
+/// Reads a status of the caller.
+///
+/// # Safety
+/// It is `MPI_STATUS_IGNORE`, NULL, or a status.
+///
+/// # Errors
+/// If it is ignored or NULL.
+pub unsafe fn status(at: *const MpiStatus) -> Result<Status> {
+    if MpiStatus::is_ignored(at) {
+        return Err(MpiError::new(Class::ARG, "the status is NULL or MPI_STATUS_IGNORE; give one"));
+    }
+    // SAFETY: as the caller promises.
+    Ok(unsafe { (*at).read() })
+}
+
+/// Changes a status of the caller.
+///
+/// # Safety
+/// As for [`status`].
+///
+/// # Errors
+/// As for [`status`].
+pub unsafe fn change(at: *mut MpiStatus, how: impl FnOnce(&mut Status)) -> Result<()> {
+    // SAFETY: the caller's status.
+    unsafe {
+        let mut new = status(at)?;
+        how(&mut new);
+        put(at, new)
+    }
+}
+
+pub unsafe fn test_cancelled(_mpi: &Mpi, at: *const MpiStatus, flag: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe { put(flag, status(at)?.cancelled) }
+}
+
+pub unsafe fn status_set_cancelled(_mpi: &Mpi, at: *mut MpiStatus, flag: c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe { change(at, |status| status.cancelled = flag != 0) }
+}
+
+/// Returns C's array of requests that are only asked about.
+///
+/// # Safety
+/// It has `length` requests, or is NULL.
+///
+/// # Errors
+/// If the length is negative.
+unsafe fn asked<'a>(all: *const c_int, n: c_int) -> Result<&'a [Request]> {
+    // SAFETY: as the caller promises; a request is a transparent number.
+    Ok(unsafe { slice(all.cast::<Request>(), length(n)?) })
+}
+
+/// Writes a status in an array, unless the program ignores them.
+///
+/// # Safety
+/// `statuses` is `MPI_STATUSES_IGNORE`, or has a place of this number.
+unsafe fn note(statuses: *mut MpiStatus, at: usize, status: Status) {
+    if !MpiStatus::is_ignored(statuses) {
+        // SAFETY: as the caller promises.
+        unsafe { MpiStatus::write(statuses.wrapping_add(at), &status) };
+    }
+}
+
+pub unsafe fn request_get_status_all(
+    mpi: &Mpi,
+    n: c_int,
+    all: *const c_int,
+    flag: *mut c_int,
+    statuses: *mut MpiStatus,
+) -> Result<()> {
+    // SAFETY: the caller's arrays and memory.
+    unsafe {
+        let done = mpi.request_get_status_all(asked(all, n)?, |at, status| note(statuses, at, status))?;
+        put(flag, done)
+    }
+}
+
+pub unsafe fn request_get_status_any(
+    mpi: &Mpi,
+    n: c_int,
+    all: *const c_int,
+    at: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MpiStatus,
+) -> Result<()> {
+    // SAFETY: the caller's array and memory.
+    unsafe {
+        let (found, done, said) = mpi.request_get_status_any(asked(all, n)?)?;
+        put(at, found)?;
+        put(flag, done)?;
+        if done { put(status, said) } else { Ok(()) }
+    }
+}
+
+pub unsafe fn request_get_status_some(
+    mpi: &Mpi,
+    n: c_int,
+    all: *const c_int,
+    count: *mut c_int,
+    indices: *mut c_int,
+    statuses: *mut MpiStatus,
+) -> Result<()> {
+    let mut next = 0;
+    // SAFETY: the caller's arrays and memory.
+    unsafe {
+        let found = mpi.request_get_status_some(asked(all, n)?, |at, status| {
+            indices.wrapping_add(next).write(at as c_int);
+            note(statuses, next, status);
+            next += 1;
+        })?;
+        put(count, found)
+    }
+}
+
+type QueryFn<S> = unsafe extern "C-unwind" fn(*mut c_void, *mut S) -> c_int;
+type FreeFn = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
+type CancelFn = unsafe extern "C-unwind" fn(*mut c_void, c_int) -> c_int;
+
+/// The functions of a generalized request.
+struct Greq<A: Abi> {
+    query: QueryFn<A::Status>,
+    free: FreeFn,
+    cancel: CancelFn,
+    /// The address that the program gave with them.
+    extra_state: usize,
+}
+
+impl<A: Abi> Greq<A> {
+    fn state(&self) -> *mut c_void {
+        core::ptr::with_exposed_provenance_mut(self.extra_state)
+    }
+}
+
+/// Returns an error if a function of the program returned a code.
+fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
+    if code == 0 {
+        return Ok(());
+    }
+    let code = A::code_in(code);
+    let class = Class(CODES.class(code).unwrap_or(Class::OTHER.0));
+    Err(MpiError::of_user(class, code, format!("the {function} function of a request returned {code}")))
+}
+
+impl<A: Abi> GreqFunctions for Greq<A> {
+    fn query(&self) -> Result<Status> {
+        let mut status = A::EMPTY_STATUS;
+        // SAFETY: the program gave this function with this address; the status is of this frame.
+        let code = unsafe { (self.query)(self.state(), &raw mut status) };
+        returned::<A>(code, "query")?;
+        Ok(A::read_status(&status))
+    }
+
+    fn free(&self) -> Result<()> {
+        // SAFETY: the program gave this function with this address.
+        returned::<A>(unsafe { (self.free)(self.state()) }, "free")
+    }
+
+    fn cancel(&self, complete: bool) -> Result<()> {
+        // SAFETY: the program gave this function with this address.
+        returned::<A>(unsafe { (self.cancel)(self.state(), c_int::from(complete)) }, "cancel")
+    }
+}
+
+pub unsafe fn grequest_start<A: Abi>(
+    mpi: &Mpi,
+    query: Function,
+    free: Function,
+    cancel: Function,
+    extra_state: *mut c_void,
+    request: *mut c_int,
+) -> Result<()> {
+    type Any = unsafe extern "C-unwind" fn();
+    let (Some(query), Some(free), Some(cancel)) = (query, free, cancel) else {
+        return Err(MpiError::new(Class::ARG, "a function of the generalized request is NULL"));
+    };
+    // SAFETY: the program passes functions of these types, as the standard wants it.
+    let functions = unsafe {
+        Greq::<A> {
+            query: core::mem::transmute::<Any, QueryFn<A::Status>>(query),
+            free: core::mem::transmute::<Any, FreeFn>(free),
+            cancel: core::mem::transmute::<Any, CancelFn>(cancel),
+            extra_state: extra_state.expose_provenance(),
+        }
+    };
+    // SAFETY: the caller's memory.
+    unsafe { put(request, mpi.grequest_start(Arc::new(functions))?) }
+}
