@@ -129,6 +129,14 @@ pub trait Bootstrap: Send {
     fn answer(&mut self) -> Result<Option<Answer>, Silence> {
         Ok(None)
     }
+    /// The number of this process's program in the job, if the process manager counts programs.
+    fn appnum(&self) -> Option<i32> {
+        None
+    }
+    /// Names the launcher and its protocol, for people.
+    fn launcher(&self) -> &'static str {
+        "not known"
+    }
     /// Prepares this process to go on when another one fails: no signal by which the launcher tells
     /// of it kills this process. The launcher must have been told not to end the job.
     ///
@@ -212,6 +220,12 @@ impl Bootstrap for ProcessManager {
             Err(e) if e.is_lost() && !self.outlives_launcher() => Err(Silence::Gone(e.to_string())),
             Err(e) => Err(Silence::Mute(e.to_string())),
         }
+    }
+    fn appnum(&self) -> Option<i32> {
+        Some(ProcessManager::appnum(self))
+    }
+    fn launcher(&self) -> &'static str {
+        ProcessManager::launcher(self)
     }
     fn survive_failures(&mut self) -> Result<(), BootstrapError> {
         ProcessManager::survive_failures(self).map_err(BootstrapError::Signal)

@@ -6,6 +6,11 @@ use common::*;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Output, Stdio};
 
+#[test]
+fn probe_entry() {
+    common::probe_entry();
+}
+
 /// Runs `nmrun` with these words, of which blanks divide all but the last.
 fn job(line: &str, script: &str) -> Output {
     let mut command = nmrun(&line.split_whitespace().collect::<Vec<_>>());
@@ -38,6 +43,17 @@ fn programs_of_one_job_have_consecutive_ranks() {
     let output = run(nmrun(&["-n", "4000", "true", ":", "-n", "97", "true"]));
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("cannot start 4097 ranks"), "{}", text(&output));
+}
+
+#[test]
+fn ranks_know_their_launcher_and_their_program() {
+    let mut command = nmrun(&["-n", "1", "-disable-auto-cleanup"]);
+    probe(&mut command, "signals");
+    command.arg(":");
+    probe(&mut command, "signals");
+    let output = run(command);
+    let expected = ["rank 0 under nmrun (PMI-1) as program 0", "rank 1 under nmrun (PMI-1) as program 1"];
+    assert_eq!(said(&output), expected, "{}", text(&output));
 }
 
 #[test]

@@ -130,6 +130,16 @@ impl Builder {
         &mut self.cfg
     }
 
+    /// The number of this process's program in its job, if the process manager counts programs.
+    pub fn appnum(&self) -> Option<i32> {
+        self.boot.appnum()
+    }
+
+    /// Names the launcher and its protocol, for people.
+    pub fn launcher(&self) -> &'static str {
+        self.boot.launcher()
+    }
+
     /// The name that this process will have, which a netmod of the caller's own may need.
     pub fn name(&self) -> PeerName {
         PeerName { group: group_id(&self.boot.job_id()), rank: self.boot.rank() }

@@ -182,11 +182,6 @@ impl PmiClient {
         })
     }
 
-    /// Returns the version of the protocol.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
     /// Returns this process's rank.
     pub fn rank(&self) -> u32 {
         self.rank
@@ -200,6 +195,11 @@ impl PmiClient {
     /// Returns the name of the job's key-value space, which differs from that of any other job.
     pub fn kvsname(&self) -> &str {
         &self.kvsname
+    }
+
+    /// Returns the version of the protocol.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Returns the number of this program in a job of several programs (MPI_APPNUM); -1 if unknown.

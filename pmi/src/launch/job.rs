@@ -107,7 +107,7 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         sys::raise_open_files(wanted).map_err(LaunchError::system("raising the limit of open files"))?;
     close_outer_descriptors();
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("kvs_nmrun_{}_{}", std::process::id(), since_epoch.as_nanos());
+    let name = format!("{}{}_{}", super::JOB_NAME, std::process::id(), since_epoch.as_nanos());
     let grouping = Grouping::of_this_process(&name);
     let mut job = Job {
         launcher,

@@ -46,6 +46,9 @@ use std::time::Duration;
 /// Most ranks of a job.
 pub const MAX_RANKS: u32 = 4096;
 
+/// Beginning of the names of jobs that this launcher has started.
+pub(crate) const JOB_NAME: &str = "kvs_nmrun_";
+
 /// The variable that tells a rank that its job continues without the launcher.
 pub(crate) const NO_KILL: &str = "PMI_NO_KILL";
 

@@ -184,6 +184,10 @@ impl Backend for PmixClient {
         self.appnum
     }
 
+    fn launcher(&self) -> &'static str {
+        "PMIx"
+    }
+
     fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
         self.state.check_idle("put")?;
         let name = PmixClient::key(key)?;

@@ -251,6 +251,12 @@ impl ProcessManager {
         code
     }
 
+    /// Names the launcher, as far as it is known, and the protocol that it speaks; "none" without
+    /// one.
+    pub fn launcher(&self) -> &'static str {
+        self.backend.launcher()
+    }
+
     /// Returns the launcher's `PMI_process_mapping`.
     pub fn process_mapping(&self) -> Option<String> {
         self.backend.process_mapping().map(str::to_owned)
@@ -279,7 +285,8 @@ impl ProcessManager {
     ///
     /// Examples are `mpiexec.hydra -disable-auto-cleanup` and `nmrun --no-kill`. Hydra then tells
     /// the others by SIGUSR1, which would kill them. This call makes the signal do nothing, unless
-    /// the process has a handler for it; ask [`failed_ranks`](Self::failed_ranks).
+    /// the process has a handler for it, or `nmrun` has started it. Ask
+    /// [`failed_ranks`](Self::failed_ranks).
     ///
     /// # Errors
     ///

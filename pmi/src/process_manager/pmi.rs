@@ -1,7 +1,8 @@
 //! The process manager over PMI-1 or PMI-2: placement, failed ranks, abort.
 
 use super::Backend;
-use crate::launch::NO_KILL;
+use crate::client::Version;
+use crate::launch::{JOB_NAME, NO_KILL};
 use crate::{Answer, PmiClient, PmiError, ProcessMapping};
 use std::io;
 use std::os::fd::RawFd;
@@ -33,6 +34,11 @@ impl Pmi {
         };
         Ok(Pmi { client, mapping_text, mapping, local_ranks, failed: Vec::new() })
     }
+
+    /// Returns true if the embedded launcher has started this process.
+    fn is_of_nmrun(&self) -> bool {
+        self.client.kvsname().starts_with(JOB_NAME)
+    }
 }
 
 impl Backend for Pmi {
@@ -50,6 +56,14 @@ impl Backend for Pmi {
 
     fn appnum(&self) -> i32 {
         self.client.appnum()
+    }
+
+    fn launcher(&self) -> &'static str {
+        match self.client.version() {
+            Version::V1 if self.is_of_nmrun() => "nmrun (PMI-1)",
+            Version::V1 => "PMI-1",
+            Version::V2 => "PMI-2",
+        }
     }
 
     fn put_bytes(&mut self, key: &str, value: &[u8]) -> Result<(), PmiError> {
@@ -115,7 +129,8 @@ impl Backend for Pmi {
     }
 
     fn survive_failures(&self) -> io::Result<()> {
-        crate::sys::defuse_sigusr1()
+        // Only other launchers tell of a death by a signal; the program's signals stay its own.
+        if self.is_of_nmrun() { Ok(()) } else { crate::sys::defuse_sigusr1() }
     }
 
     fn process_mapping(&self) -> Option<&str> {

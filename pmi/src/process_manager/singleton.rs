@@ -43,6 +43,10 @@ impl Backend for Singleton {
         0
     }
 
+    fn launcher(&self) -> &'static str {
+        "none"
+    }
+
     fn is_singleton(&self) -> bool {
         true
     }

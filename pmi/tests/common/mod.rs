@@ -287,6 +287,17 @@ fn play(part: &str) -> Result<(), Box<dyn std::error::Error>> {
             say(&format!("rank {rank} noticed {failed:?}"));
             pm.finalize()?;
         }
+        "signals" => {
+            let caught = || {
+                let status = std::fs::read_to_string("/proc/self/status").unwrap();
+                status.lines().find(|line| line.starts_with("SigCgt")).map(str::to_owned)
+            };
+            let before = caught();
+            pm.survive_failures()?;
+            assert_eq!(caught(), before, "signals are treated differently");
+            say(&format!("rank {rank} under {} as program {}", pm.launcher(), pm.appnum()));
+            pm.finalize()?;
+        }
         "hang" => {
             let directory = std::env::var("PROBE_DIRECTORY")?;
             let path = Path::new(&directory).join(rank.to_string());
