@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Class, MpiError, Result};
+use crate::guest;
 use crate::handle::Request;
 use crate::instance::Mpi;
 use crate::request::Kind;
@@ -48,8 +49,8 @@ impl Generalized {
     /// # Errors
     /// Those of the functions.
     pub(crate) fn end(&self) -> Result<Status> {
-        let status = self.functions.query();
-        self.functions.free()?;
+        let status = self.query();
+        self.free()?;
         status
     }
 
@@ -58,7 +59,7 @@ impl Generalized {
     /// # Errors
     /// Those of the function.
     pub(crate) fn query(&self) -> Result<Status> {
-        self.functions.query()
+        guest::call("the query function of a generalized request", || self.functions.query())
     }
 
     /// Frees the operation alone.
@@ -66,7 +67,7 @@ impl Generalized {
     /// # Errors
     /// Those of the function.
     pub(crate) fn free(&self) -> Result<()> {
-        self.functions.free()
+        guest::call("the free function of a generalized request", || self.functions.free())
     }
 
     /// Cancels the operation.
@@ -74,7 +75,9 @@ impl Generalized {
     /// # Errors
     /// Those of the function.
     pub(crate) fn cancel(&self) -> Result<()> {
-        self.functions.cancel(self.is_complete())
+        guest::call("the cancel function of a generalized request", || {
+            self.functions.cancel(self.is_complete())
+        })
     }
 }
 

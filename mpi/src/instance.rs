@@ -5,6 +5,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use ch3_shim::{Builder, Device, Waker};
+use netmod_core::tell::on_stderr;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::attr::Keyvals;
@@ -18,6 +19,7 @@ use crate::error::{Class, Codes, MpiError, Result};
 use crate::group::Groups;
 use crate::handle::{Comm, Table};
 use crate::info::Infos;
+use crate::log;
 use crate::op::Ops;
 use crate::probe::Messages;
 use crate::request::Requests;
@@ -40,6 +42,7 @@ pub struct Mpi {
     codes: Arc<Codes>,
     level: i32,
     main: ThreadId,
+    appnum: Option<i32>,
 }
 
 /// The device and the objects, which the lock protects.
@@ -112,6 +115,7 @@ impl Mpi {
             codes,
             level: required,
             main: std::thread::current().id(),
+            appnum: None,
         })
     }
 
@@ -120,7 +124,21 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::init`].
     pub fn init_from_env(required: i32, codes: Arc<Codes>) -> Result<Mpi> {
-        Mpi::init(Builder::from_env()?, required, codes)
+        let mut builder = Builder::from_env()?;
+        log::begin(&mut builder)?;
+        let (launcher, appnum) = (builder.launcher(), builder.appnum());
+        let mut mpi = Mpi::init(builder, required, codes)?;
+        mpi.appnum = appnum;
+        mpi.with(|s| {
+            log::tell_start(&s.dev, launcher);
+            Ok(())
+        })?;
+        Ok(mpi)
+    }
+
+    /// The number of this process's program in its job, if the process manager counts programs.
+    pub(crate) fn appnum(&self) -> Option<i32> {
+        self.appnum
     }
 
     /// The error codes of this process.
@@ -246,7 +264,7 @@ impl Mpi {
                 dev.abort(code, message)
             }
             None => {
-                eprintln!("abort: {message}");
+                on_stderr(&format_args!("abort: {message}"));
                 std::process::exit(if code == 0 { 1 } else { code })
             }
         }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use netmod_mpi::handle::Comm;
-use netmod_mpi::{Class, Codes, Handler, Mpi, MpiError, Result};
+use netmod_mpi::{Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
 static LIBRARY: OnceLock<Mpi> = OnceLock::new();
@@ -82,7 +82,7 @@ pub fn missing(name: &str, object: Object) -> c_int {
         Some(mpi) => failed(mpi, name, object, &error),
         // Nobody could have set a handler.
         None => {
-            eprintln!("{error}: the process ends");
+            on_stderr(&format_args!("{error}: the process ends"));
             std::process::abort()
         }
     }
@@ -95,7 +95,7 @@ fn outside(name: &str) -> ! {
         true => "after MPI_Finalize",
         false => "before MPI_Init, MPI_Init_thread or MPI_Session_init",
     };
-    eprintln!("{name} was called {when}: the process ends");
+    on_stderr(&format_args!("{name} was called {when}: the process ends"));
     std::process::abort()
 }
 

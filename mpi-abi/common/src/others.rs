@@ -4,6 +4,8 @@
 use core::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
 
+use netmod_mpi::on_stderr;
+
 /// Beginnings of the files that MPI libraries are in, as programs ask for them.
 const LIBRARIES: [&str; 3] = ["libmpi.so", "libmpich.so", "libmpi_abi.so"];
 
@@ -57,11 +59,11 @@ pub fn loaded() -> Vec<PathBuf> {
 /// Tells which MPI libraries are in the process beside this one.
 pub fn tell(rank: i32) {
     for file in loaded() {
-        eprintln!(
+        on_stderr(&format_args!(
             "rank {rank}: another MPI library is loaded beside this one, {}: calls may go to either, and \
              handles of one mean nothing to the other; see who needs it (ldd, LD_DEBUG=libs)",
             file.display()
-        );
+        ));
     }
 }
 

@@ -5,8 +5,13 @@ use std::sync::Arc;
 use crate::attr::{AttrFns, AttrValue, Attrs, Of};
 use crate::consts::{ANY_SOURCE, PROC_NULL, TAG_UB};
 use crate::error::{Class, MpiError, Result};
+use crate::guest;
 use crate::handle::{Comm, Datatype, Handle, Keyval, invalid};
 use crate::instance::{Mpi, Objects};
+
+/// The functions of attributes, for messages.
+const COPY: &str = "the copy function of an attribute";
+const DELETE: &str = "the delete function of an attribute";
 
 /// An object with attributes.
 pub(crate) trait Attributed: Handle {
@@ -163,8 +168,7 @@ impl Mpi {
             Keyval::WTIME_IS_GLOBAL => 0,
             Keyval::UNIVERSE_SIZE => self.with(|s| Ok(s.dev.size()))?.into(),
             Keyval::LASTUSEDCODE => self.codes().last_used().into(),
-            // The process manager is not asked which program of a job this is.
-            Keyval::APPNUM => return Ok(None),
+            Keyval::APPNUM => return Ok(self.appnum().map(|number| AttrValue::Integer(number.into()))),
             _ => return Err(invalid(keyval)),
         };
         Ok(Some(AttrValue::Integer(value)))
@@ -178,7 +182,7 @@ impl Mpi {
             Ok((object.attrs(objects)?.get(keyval), objects.keyvals.functions(keyval)?))
         })?;
         if let Some(old) = old {
-            functions.delete(object.raw(), keyval, old)?;
+            guest::call(DELETE, || functions.delete(object.raw(), keyval, old))?;
         }
         self.with(|s| {
             check(&s.objects, H::OF, keyval)?;
@@ -216,7 +220,7 @@ impl Mpi {
             Some(value) => Ok(Some((value, s.objects.keyvals.functions(keyval)?))),
         })?;
         let Some((value, functions)) = found else { return Ok(false) };
-        functions.delete(object.raw(), keyval, value)?;
+        guest::call(DELETE, || functions.delete(object.raw(), keyval, value))?;
         self.with(|s| {
             if object.attrs(&mut s.objects)?.remove(keyval) {
                 s.objects.keyvals.release(keyval);
@@ -248,7 +252,7 @@ impl Mpi {
             values.into_iter().map(functions).collect::<Result<Vec<_>>>()
         })?;
         let copy = |(keyval, value, functions): (Keyval, usize, Arc<dyn AttrFns>)| {
-            let copied = functions.copy(object.raw(), keyval, value);
+            let copied = guest::call(COPY, || functions.copy(object.raw(), keyval, value));
             copied.map(|value| value.map(|value| (keyval, value))).transpose()
         };
         list.into_iter().filter_map(copy).collect()

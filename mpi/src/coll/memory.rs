@@ -11,6 +11,7 @@ use netmod_core::{RxBytes, Segment};
 use super::schedule::{Base, Data, Room, Schedule, TypeId};
 use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
+use crate::guest;
 use crate::handle::Datatype;
 use crate::op::{Kernel, UserOp};
 
@@ -55,9 +56,11 @@ impl Work {
 
     /// Calls the operation.
     pub fn run(&self) {
-        // SAFETY: `Memory::work` made it of two spans of a schedule, which are elements of the type
-        // and do not overlap. The memory is the run's until the run goes on.
-        unsafe { self.function.combine(self.input, self.inout, self.count, self.datatype) };
+        guest::call("an operation of the program", || {
+            // SAFETY: `Memory::work` made it of two spans of a schedule, which are elements of the
+            // type and do not overlap. The memory is the run's until the run goes on.
+            unsafe { self.function.combine(self.input, self.inout, self.count, self.datatype) }
+        });
     }
 }
 

@@ -1,9 +1,9 @@
 //! The MPI library, installed for tests, and programs on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::launch::{find_program, run_within, skip, workspace_library, workspace_program};
 
@@ -117,20 +117,29 @@ impl Prefix {
         self.compiled_file(abi, &Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source))
     }
 
-    /// Compiles a program for one of the interfaces.
+    /// Compiles a program for one of the interfaces, once for each process.
     ///
     /// # Panics
     /// If it does not compile.
     pub fn compiled_file(&self, abi: Abi, file: &Path) -> PathBuf {
+        static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let source = file.file_name().expect("a name").to_string_lossy();
         let folder = self.0.join("programs");
         let program = folder.join(source.replace('.', "-") + abi.suffix());
+        let mut all = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.contains(&program) {
+            return program;
+        }
         std::fs::create_dir_all(folder).expect("a folder for programs");
         let compiler = if source.ends_with(".c") { "bin/mpicc" } else { "bin/mpicxx" };
+        // Another process may run it: it is moved there when it is complete.
+        let new = program.with_extension(std::process::id().to_string());
         let mut compile = Command::new(self.file(&format!("{compiler}{}", abi.suffix())));
-        compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(file);
+        compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&new).arg(file);
         let done = run_within(&mut compile, super::launch::JOB_LIMIT);
         assert!(done.status.success(), "{done}");
+        std::fs::rename(&new, &program).expect("a program in its place");
+        all.insert(program.clone());
         program
     }
 }

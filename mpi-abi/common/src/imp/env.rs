@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 use netmod_mpi::consts::THREAD_SINGLE;
 use netmod_mpi::handle::Comm;
-use netmod_mpi::{Class, Mpi, MpiError, Result, env};
+use netmod_mpi::{Class, Mpi, MpiError, Result, env, on_stderr};
 
 use crate::Abi;
 use crate::calls::{self, CODES, code};
@@ -21,7 +21,7 @@ const VERSION_TEXT: usize = 8192;
 /// Initializes the library. An error ends the process, since nobody could have set a handler.
 fn start(name: &str, required: c_int) -> c_int {
     if calls::was_initialized() {
-        eprintln!("{name} was called a second time: a process initializes MPI once");
+        on_stderr(&format_args!("{name} was called a second time: a process initializes MPI once"));
         std::process::exit(1)
     }
     panics_end_the_process();
@@ -34,7 +34,7 @@ fn start(name: &str, required: c_int) -> c_int {
     match started {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("{name}: {error}");
+            on_stderr(&format_args!("{name}: {error}"));
             std::process::exit(1)
         }
     }
@@ -48,7 +48,7 @@ fn panics_end_the_process() {
             NO_RANK => String::new(),
             rank => format!("rank {rank}: "),
         };
-        eprintln!("{rank}the MPI library has a fault and ends the process: {what}");
+        on_stderr(&format_args!("{rank}the MPI library has a fault and ends the process: {what}"));
         std::process::abort()
     }));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use netmod_mpi::handle::Datatype;
 use netmod_mpi::op::UserOp;
-use netmod_mpi::{Class, Mpi, MpiError, Result};
+use netmod_mpi::{Class, Mpi, MpiError, Result, on_stderr};
 
 use crate::Abi;
 use crate::convert::{Function, put};
@@ -32,10 +32,10 @@ impl<A: Abi> UserOp for Operation<A> {
             }
             Operation::Int(function) => {
                 let Ok(mut count) = c_int::try_from(count) else {
-                    eprintln!(
+                    on_stderr(&format_args!(
                         "an operation that was made by MPI_Op_create gets {count} elements at once, \
                          more than an int holds: make it by MPI_Op_create_c"
-                    );
+                    ));
                     std::process::abort()
                 };
                 // SAFETY: as above.
