@@ -43,6 +43,11 @@ pub(crate) const NEEDS: &[Need] = &[
     need("libmpich.so.12", "libmpich12", "the exported names of the MPI library against MPICH's"),
     need("NPmpich2", "netpipe-mpich2", "NetPIPE on the MPI library"),
     need("nm", "binutils", "the exported names of the MPI library"),
+    need("c++", "g++", "programs in C++ on the MPI library"),
+    need("gfortran", "gfortran", "programs in Fortran on the MPI library"),
+    need("cmake", "cmake", "CMake's search for the MPI library"),
+    need("make", "make", "CMake's search for the MPI library"),
+    need("pkg-config", "pkg-config", "pkg-config's search for the MPI library"),
     need("mpicc.openmpi", "libopenmpi-dev", "the comparison with Open MPI (cargo xtask peers)"),
     need("libfabric.so.1", "libfabric1", OFI),
     // The link without a version comes with the headers.
