@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use netmod_tests::jobs::launch::{JOB_LIMIT, Outcome, find_program, run, run_within, skip};
-use netmod_tests::jobs::mpi::{Prefix, Starter, installed};
+use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, installed};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
@@ -30,9 +30,11 @@ fn job(program: &Path, arguments: &[&str], ranks: u32) -> Outcome {
 
 #[test]
 fn functions_of_the_program_may_call_mpi() {
-    let program = prefix().compiled("callbacks.c");
-    for ranks in [1, 2, 3] {
-        job(&program, &[], ranks).expect_ok("callbacks", ranks);
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, "callbacks.c");
+        for ranks in [1, 2, 3] {
+            job(&program, &[], ranks).expect_ok("callbacks", ranks);
+        }
     }
 }
 
@@ -54,8 +56,11 @@ fn mpi_ends_from_wherever_a_process_ends() {
 
 #[test]
 fn exceptions_of_error_handlers_pass_through() {
-    if cxx("exceptions_of_error_handlers_pass_through") {
-        let program = prefix().compiled("throws.cc");
+    if !cxx("exceptions_of_error_handlers_pass_through") {
+        return;
+    }
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, "throws.cc");
         job(&program, &[], 2).expect_ok("throws", 2);
     }
 }
