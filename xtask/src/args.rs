@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::options::Options;
-use crate::{check, prefix, vm};
+use crate::{check, prefix, suite, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
@@ -11,6 +11,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
        cargo xtask install --prefix DIR [--from DIR]
+       cargo xtask suite NAME [--list] [--filter TEXT] [--limit S] [--json] [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -25,6 +26,7 @@ jobs
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
+  suite      a test suite of others on the MPI library, fetched and built first: mpich
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
@@ -38,6 +40,9 @@ options
   --sample N     prints N doc comments by chance instead; --seed N prints others
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
+  --list         names the tests of a suite and runs none
+  --filter TEXT  only tests of a suite whose names have this text
+  --limit S      the most seconds for one test of a suite
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
@@ -55,6 +60,7 @@ pub(crate) struct Args {
     pub(crate) options: Options,
     pub(crate) check: check::Asked,
     pub(crate) prefix: prefix::Asked,
+    pub(crate) suite: suite::Asked,
     pub(crate) vm: vm::Asked,
 }
 
@@ -77,6 +83,8 @@ impl Args {
                     args.prefix.prefix = Some(words.next().ok_or("--prefix wants a folder")?.into())
                 }
                 "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
+                "--filter" => args.suite.filter = Some(words.next().ok_or("--filter wants a text")?),
+                "--limit" => args.suite.limit = Some(number(&word, words.next())? as u64),
                 "--keep" => args.vm.keep = true,
                 "--run" => {
                     args.vm.run = words.by_ref().collect();
@@ -94,11 +102,14 @@ impl Args {
                 other => return Err(format!("{other} is not known here")),
             }
         }
+        args.suite.list = args.list;
+        args.suite.json = args.json;
+        args.suite.from = args.prefix.from.clone();
         if args.job.is_empty() && !args.help { Err(String::new()) } else { Ok(args) }
     }
 
     fn takes_name(&self) -> bool {
-        self.name.is_none() && ["compare", "quick"].contains(&self.job.as_str())
+        self.name.is_none() && ["compare", "quick", "suite"].contains(&self.job.as_str())
     }
 }
 
@@ -127,15 +138,25 @@ mod tests {
         );
         let args = parse("install --prefix a --from b").expect("a sound line");
         assert_eq!((args.prefix.prefix, args.prefix.from), (Some("a".into()), Some("b".into())));
+        let args = parse("suite mpich --filter coll --limit 9 --list --from b").expect("a sound line");
+        assert_eq!((args.name.as_deref(), args.suite.filter.as_deref()), (Some("mpich"), Some("coll")));
+        assert_eq!((args.suite.limit, args.suite.list, args.suite.from), (Some(9), true, Some("b".into())));
         let args = parse("check --sample 2 --seed 5").expect("a sound line");
         assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));
     }
 
     #[test]
     fn strange_lines_are_errors() {
-        for line in
-            ["", "--json", "test more", "quick a b", "peers --rounds 0", "check --sample", "test --what"]
-        {
+        for line in [
+            "",
+            "--json",
+            "test more",
+            "quick a b",
+            "peers --rounds 0",
+            "check --sample",
+            "test --what",
+            "suite a b",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("--help").is_ok_and(|a| a.help));

@@ -19,6 +19,7 @@ mod prefix;
 mod quick;
 mod skip;
 mod stages;
+mod suite;
 mod tests;
 mod vm;
 
@@ -64,6 +65,7 @@ fn run(args: &Args) -> Result<(), String> {
         "doc" => jobs::doc(),
         "abi" => abi::abi(),
         "install" => prefix::install(&args.prefix),
+        "suite" => suite::suite(args.name.as_deref(), &args.suite),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))
         }

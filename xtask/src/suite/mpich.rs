@@ -1,0 +1,214 @@
+//! MPICH's own test suite: Debian's source package, compiled by our `mpicc`, run by our `mpiexec`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use super::allowed::{self, Exception};
+use super::judge::judge;
+use super::lines::{self, Test};
+use super::report::{Outcome, Progress, Verdict};
+use super::{Asked, folder, launch, source};
+use crate::command::{output, root, run as run_command};
+
+const SUITE: &str = "mpich";
+const PACKAGE: &str = "mpich=4.0.2-3";
+/// The suite in the source.
+const TESTS: &str = "test/mpi";
+/// Lists of what the library has.
+const LISTS: [&str; 21] = [
+    "pt2pt",
+    "datatype",
+    "coll",
+    "comm",
+    "attr",
+    "group",
+    "errhan",
+    "info",
+    "init",
+    "topo",
+    "errors/attr",
+    "errors/coll",
+    "errors/comm",
+    "errors/datatype",
+    "errors/group",
+    "errors/pt2pt",
+    "errors/topo",
+    "threads/pt2pt",
+    "threads/comm",
+    "threads/coll",
+    "threads/init",
+];
+/// Libraries that all tests are linked to.
+const LIBRARIES: [&str; 2] = ["util", "dtpools"];
+/// Seconds for a test whose list sets no limit.
+const LIMIT: u64 = 60;
+/// Share of the free memory that a test may fill.
+const MEMORY: f64 = 0.8;
+
+/// Builds and runs the tests that are wanted.
+///
+/// # Errors
+/// If the suite cannot be fetched, configured or read.
+pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
+    let folder = folder(SUITE);
+    let (source, build) = (folder.join("source"), folder.join("build"));
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    source::fetch(PACKAGE, &["*/test/mpi"], &source)?;
+    let prefix = asked.install(SUITE)?;
+    configure(&source, &build, &prefix)?;
+    let tests = tests(&build)?;
+    let exceptions = exceptions(&tests)?;
+    let tests: Vec<_> = tests.into_iter().filter(|t| asked.wants(&t.name())).collect();
+    if asked.list {
+        tests.iter().for_each(|t| println!("{}", t.name()));
+        return Ok(Vec::new());
+    }
+    compile(&build, &tests)?;
+    let launcher = prefix.join("bin/mpiexec");
+    let mut progress = Progress::new(tests.len());
+    let mut outcomes = Vec::new();
+    for test in tests {
+        progress.start(&test.name());
+        let start = Instant::now();
+        let verdict = one(&test, asked, &exceptions, &build, &launcher)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let name = test.name();
+        let outcome = Outcome { list: test.list, name, ranks: test.ranks, verdict, seconds };
+        progress.end(&outcome);
+        if asked.json {
+            println!("{}", outcome.json());
+        }
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
+}
+
+/// Configures the suite for the installed library, unless it was.
+fn configure(source: &Path, build: &Path, prefix: &Path) -> Result<(), String> {
+    if build.join("config.status").is_file() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(build).map_err(|e| format!("{}: {e}", build.display()))?;
+    let program = |name: &str, file: &str| format!("{name}={}", prefix.join("bin").join(file).display());
+    let mut command = Command::new(source.join(TESTS).join("configure"));
+    command.args(["--disable-fortran", "--disable-cxx", "--disable-spawn", "--disable-romio"]);
+    command.args(["--enable-large-tests", "--disable-dependency-tracking", "--quiet", "CFLAGS=-O1 -w"]);
+    command.args([program("CC", "mpicc"), program("MPICC", "mpicc"), program("MPIEXEC", "mpiexec")]);
+    run_command(command.current_dir(build).stdout(std::process::Stdio::null()))
+}
+
+/// Reads all lists.
+fn tests(build: &Path) -> Result<Vec<Test>, String> {
+    let mut tests = Vec::new();
+    for list in LISTS {
+        let folders = [build.join(list), build.join("../source").join(TESTS).join(list)];
+        // A list that depends on nothing is used where it lies in the source.
+        let found = folders.iter().map(|f| f.join("testlist")).find(|f| f.is_file());
+        let file = found.ok_or_else(|| format!("the suite has no list {list}"))?;
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        tests.extend(lines::read(list, &text)?);
+    }
+    Ok(tests)
+}
+
+fn exceptions(tests: &[Test]) -> Result<Vec<Exception>, String> {
+    let file = root().join("xtask/allowed/suite-mpich.tsv");
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let exceptions = allowed::read(&text)?;
+    allowed::check(&exceptions, tests)?;
+    Ok(exceptions)
+}
+
+/// Compiles the programs of tests. One that does not compile fails when its turn comes.
+fn compile(build: &Path, tests: &[Test]) -> Result<(), String> {
+    for library in LIBRARIES {
+        run_command(&mut make(&build.join(library)))?;
+    }
+    for list in LISTS {
+        let mut programs: Vec<_> = tests.iter().filter(|t| t.list == list).map(|t| &t.program).collect();
+        programs.sort();
+        programs.dedup();
+        if programs.is_empty() {
+            continue;
+        }
+        let log = build.join(list).join("make.log");
+        let file = std::fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let mut make = make(&build.join(list));
+        if let Err(why) = run_command(make.arg("-k").args(programs).stderr(file)) {
+            eprintln!("xtask: {why}: {}", log.display());
+        }
+    }
+    Ok(())
+}
+
+fn make(folder: &Path) -> Command {
+    let mut make = Command::new("make");
+    make.arg("--silent").current_dir(folder).stdout(std::process::Stdio::null());
+    make
+}
+
+/// Runs a test, unless it does not apply.
+fn one(
+    test: &Test,
+    asked: &Asked,
+    exceptions: &[Exception],
+    build: &Path,
+    launcher: &Path,
+) -> Result<Verdict, String> {
+    if let Some(reason) = allowed::reason(exceptions, test) {
+        return Ok(Verdict::NotApplicable(reason.into()));
+    }
+    let folder = build.join(&test.list);
+    if !folder.join(&test.program).is_file() {
+        let why = output(make(&folder).arg(&test.program)).err();
+        let why = why.unwrap_or_else(|| "make has made nothing".into());
+        let first: Vec<_> = why.lines().take(3).collect();
+        return Ok(Verdict::Failed(format!("does not compile: {}", first.join("\n"))));
+    }
+    if let Some(reason) = too_large(test, free_memory()) {
+        return Ok(Verdict::NotApplicable(reason));
+    }
+    let limit = test.limit.unwrap_or(LIMIT);
+    let limit = asked.limit.map_or(limit, |most| most.min(limit));
+    let ended = launch::launch(test, launcher, &folder, &output_file(build), limit)?;
+    Ok(judge(test.expects, test.limit.is_some(), limit, &ended))
+}
+
+fn output_file(build: &Path) -> PathBuf {
+    build.join("output.txt")
+}
+
+/// Returns why a test cannot run on a machine with so many GB of free memory.
+fn too_large(test: &Test, free: f64) -> Option<String> {
+    let large = test.memory > free * MEMORY;
+    large.then(|| format!("needs {} GB of memory, of which this machine has {free:.1} free", test.memory))
+}
+
+/// Returns the GB of memory that are free, as the kernel tells; all of it if it does not.
+fn free_memory() -> f64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+    kib.map_or(f64::INFINITY, |kib| kib * 1024.0 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_memory_does_not_suffice_for_does_not_apply() {
+        let test = &lines::read("l", "large 2 mem=8.6").expect("a line")[0];
+        assert_eq!(too_large(test, 20.0), None);
+        let why = too_large(test, 10.0).expect("a reason");
+        assert!(why.contains("8.6 GB") && why.contains("10.0 free"), "{why}");
+        assert!(free_memory() > 0.0);
+    }
+
+    #[test]
+    fn the_list_of_exceptions_is_sound() {
+        let text = include_str!("../../allowed/suite-mpich.tsv");
+        assert!(allowed::read(text).is_ok());
+    }
+}
