@@ -9,7 +9,7 @@ use crate::attr::Attrs;
 use crate::consts::{CONGRUENT, IDENT, MAX_OBJECT_NAME, SIMILAR, UNEQUAL};
 use crate::error::{Class, MpiError, Result};
 use crate::group;
-use crate::handle::{Comm, Errhandler, Group, Info, Table};
+use crate::handle::{Comm, Errhandler, Group, Handle as _, Info, Table};
 use crate::instance::{Mpi, Objects};
 use crate::ranks::Ranks;
 use crate::topo::Topology;
@@ -36,15 +36,17 @@ pub(crate) struct CommCore {
     me: u32,
     group: Arc<Ranks>,
     remote: Option<Arc<Ranks>>,
-    /// Collective operations that have begun.
-    begun: AtomicU32,
+    /// Collective operations that have begun: blocking calls, and those with requests.
+    begun: [AtomicU32; 2],
+    /// Number of the communicator's handle; 0 while it has none.
+    handle: AtomicU32,
 }
 
 impl CommCore {
     /// Creates the core of an intracommunicator, in which this process has the rank `me`.
     pub(crate) fn intra(id: u32, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
         let [messages, coll] = channels;
-        let begun = AtomicU32::new(0);
+        let (begun, handle) = (Default::default(), AtomicU32::new(0));
         CommCore {
             id,
             order: id,
@@ -56,6 +58,7 @@ impl CommCore {
             group,
             remote: None,
             begun,
+            handle,
         }
     }
 
@@ -70,8 +73,26 @@ impl CommCore {
         remote: Arc<Ranks>,
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
-        let (order, remote, begun) = (id.min(other), Some(remote), AtomicU32::new(0));
-        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun }
+        let (order, remote) = (id.min(other), Some(remote));
+        let (begun, handle) = (Default::default(), AtomicU32::new(0));
+        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun, handle }
+    }
+
+    /// Notes the handle of the communicator.
+    pub(crate) fn set_handle(&self, comm: Comm) {
+        self.handle.store(comm.0, Ordering::Relaxed);
+    }
+
+    /// The handle of the communicator, which may have been freed.
+    pub(crate) fn handle(&self) -> Option<Comm> {
+        Some(Comm(self.handle.load(Ordering::Relaxed))).filter(|comm| comm.0 != 0)
+    }
+
+    /// Notes in an error that it is one of this communicator, unless it is one of another.
+    #[cold]
+    pub(crate) fn raised(&self, mut error: Box<MpiError>) -> Box<MpiError> {
+        error.comm = error.comm.or_else(|| self.handle().map(|comm| comm.0));
+        error
     }
 
     /// Returns the channel of collective operations to a process of either group.
@@ -111,11 +132,20 @@ impl CommCore {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Returns the tag of the next collective operation, which is the same in all processes since
-    /// these begin them in the same order.
+    /// Returns the tag of the next blocking collective operation.
+    ///
+    /// It is the same in all processes, since these begin them in the same order.
     #[inline]
     pub(crate) fn next_tag(&self) -> i32 {
-        (self.begun.fetch_add(1, Ordering::Relaxed) % TAGS).cast_signed()
+        (self.begun[0].fetch_add(1, Ordering::Relaxed) % (TAGS / 2)).cast_signed()
+    }
+
+    /// Returns the tag of the next collective operation with a request.
+    ///
+    /// They do not match blocking ones, and programs exist that mix the order of both.
+    #[inline]
+    pub(crate) fn next_request_tag(&self) -> i32 {
+        (TAGS / 2 + self.begun[1].fetch_add(1, Ordering::Relaxed) % (TAGS / 2)).cast_signed()
     }
 
     /// Returns the tag of the making of a communicator by a part of the group, which the program
@@ -283,6 +313,10 @@ impl Mpi {
     /// # Errors
     /// A bad handle.
     pub fn comm_get_name(&self, comm: Comm) -> Result<String> {
+        // MPI names the null communicator, though it is none.
+        if comm.is_null() {
+            return Ok(Comm::NULL_NAME.to_owned());
+        }
         self.with(|s| Ok(s.objects.comms.get(comm)?.name.clone()))
     }
 

@@ -12,7 +12,7 @@ use crate::consts::{
 use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
-use crate::handle::{Comm, Group, Info, Request};
+use crate::handle::{Comm, Errhandler, Group, Info, Request};
 use crate::instance::{Mpi, Objects, State};
 use crate::ranks::Ranks;
 use crate::request::Kind;
@@ -23,7 +23,7 @@ use crate::task::{Progress, Task};
 const INCOMPLETE: u32 = 2048;
 /// Key of an info that names a kind of hardware, and its value for shared memory.
 const RESOURCE: &str = "mpi_hw_resource_type";
-const SHARED_MEMORY: &str = "mpi_shared_memory";
+pub(crate) const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Party {
     /// Makes the party of all processes of a communicator, for its next collective operation.
@@ -44,15 +44,27 @@ impl Objects {
     /// A parent that was freed meanwhile; too many communicators.
     pub(crate) fn add_comm(&mut self, parent: Comm, core: CommCore) -> Result<Comm> {
         let errhandler = self.comms.get(parent)?.errhandler;
+        self.add_comm_with(errhandler, core)
+    }
+
+    /// Adds a communicator.
+    ///
+    /// # Errors
+    /// A bad error handler; too many communicators.
+    pub(crate) fn add_comm_with(&mut self, errhandler: Errhandler, core: CommCore) -> Result<Comm> {
         self.errhandlers.hold(errhandler)?;
-        self.comms.insert(Communicator::new(core, "", errhandler))
+        let comm = self.comms.insert(Communicator::new(core, "", errhandler))?;
+        self.comms.get(comm)?.core.set_handle(comm);
+        Ok(comm)
     }
 
     /// Removes a communicator, whose attributes were deleted.
     fn drop_comm(&mut self, comm: Comm) -> Result<()> {
         let gone = self.comms.remove(comm)?;
+        let handler = self.errhandlers.get(gone.errhandler)?;
         self.errhandlers.release(gone.errhandler);
-        self.contexts.give_back(gone.core);
+        self.buffers.end(comm);
+        self.contexts.give_back(gone.core, handler);
         Ok(())
     }
 }
@@ -72,12 +84,17 @@ impl Task for Duplication {
             Ok(Some(id)) => channels(vci, id).and_then(|channels| {
                 let group = Arc::clone(self.parent.group());
                 let core = CommCore::intra(id, channels, group, self.parent.rank());
+                core.set_handle(self.comm);
                 objects.comms.get_mut(self.comm)?.core = Arc::new(core);
                 Ok(Status::EMPTY)
             }),
             Err(e) => Err(e),
         };
         Progress::Done(done)
+    }
+
+    fn core(&self) -> Option<&CommCore> {
+        Some(&self.parent)
     }
 
     fn restart(&mut self, _: &mut Objects) -> Result<()> {

@@ -52,7 +52,7 @@ impl Objects {
         let entry = self.requests.table.get(request)?;
         if entry.freed {
             let text = format!("request {:#010x} was freed; it cannot be waited for", request.0);
-            return Err(MpiError::new(Class::REQUEST, text));
+            return Err(entry.kind.raised(MpiError::new(Class::REQUEST, text)));
         }
         Ok(())
     }
@@ -131,9 +131,7 @@ impl Mpi {
     pub(crate) fn check_requests(&self, requests: &[Request]) -> Result<()> {
         self.with(|s| {
             requests.iter().enumerate().try_for_each(|(i, r)| {
-                s.objects
-                    .check_request(*r)
-                    .map_err(|e| MpiError::new(e.class, format!("request {i}: {}", e.text)))
+                s.objects.check_request(*r).map_err(|e| e.about(&format!("request {i}")))
             })
         })
     }
@@ -167,7 +165,7 @@ impl Mpi {
             None => Ok(()),
             Some((i, e)) => {
                 let text = format!("{failed} of the requests have failed; request {i}: {}", e.text);
-                Err(MpiError::new(Class::IN_STATUS, text))
+                Err(Box::new(MpiError { class: Class::IN_STATUS, text, user_code: 0, comm: e.comm }))
             }
         }
     }
@@ -215,28 +213,27 @@ impl Mpi {
         self.end_all(requests, all, report).map(|()| true)
     }
 
-    /// Waits for one of several requests (`MPI_Waitany`). Returns its index and status;
-    /// [`UNDEFINED`] if there is none to wait for.
+    /// Waits for one of several requests (`MPI_Waitany`), which is used up. Returns its index, and
+    /// its status or the failure of its operation; [`UNDEFINED`] if there is none to wait for.
     ///
     /// # Errors
-    /// A bad request; the failure of that operation, whose request is used up.
-    pub fn waitany(&self, requests: &mut [Request]) -> Result<(i32, Status)> {
+    /// A bad request; if the device fails as a whole.
+    pub fn waitany(&self, requests: &mut [Request]) -> Result<(i32, Result<Status>)> {
         self.check_requests(requests)?;
         let (index, ended) = self.wait_until(|vci, objects| objects.end_any(vci, requests).map(Ok))?;
-        Ok((index, ended.result()?))
+        Ok((index, ended.result()))
     }
 
-    /// Tests for one of several requests (`MPI_Testany`). Returns its index, true, and its status;
-    /// the index [`UNDEFINED`] and true if there is none to wait for.
+    /// Tests for one of several requests (`MPI_Testany`).
+    ///
+    /// Returns as [`Mpi::waitany`]; `None` if none is over.
     ///
     /// # Errors
     /// As [`Mpi::waitany`].
-    pub fn testany(&self, requests: &mut [Request]) -> Result<(i32, bool, Status)> {
+    pub fn testany(&self, requests: &mut [Request]) -> Result<Option<(i32, Result<Status>)>> {
         self.check_requests(requests)?;
-        match self.test_until(|vci, objects| objects.end_any(vci, requests).map(Ok))? {
-            Some((index, ended)) => Ok((index, true, ended.result()?)),
-            None => Ok((UNDEFINED, false, Status::EMPTY)),
-        }
+        let ended = self.test_until(|vci, objects| objects.end_any(vci, requests).map(Ok))?;
+        Ok(ended.map(|(index, ended)| (index, ended.result())))
     }
 
     /// Waits until at least one of several requests is over (`MPI_Waitsome`), and reports all that

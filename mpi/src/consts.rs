@@ -47,6 +47,9 @@ pub const CART: i32 = 2;
 /// Topology of a communicator with a distributed graph.
 pub const DIST_GRAPH: i32 = 3;
 
+/// Address of a buffer for buffered sends whose memory the library provides
+/// (`MPI_BUFFER_AUTOMATIC`).
+pub const BUFFER_AUTOMATIC: usize = usize::MAX - 1;
 /// Bytes that a buffered send needs beside its data (`MPI_BSEND_OVERHEAD`).
 pub const BSEND_OVERHEAD: i64 = 96;
 /// Longest name of an object in bytes, with the terminating zero in C.

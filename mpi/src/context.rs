@@ -17,9 +17,10 @@ use std::sync::Arc;
 use ch3_shim::{Comm as Channel, Device, Vci};
 
 use crate::comm::{CommCore, Comms, Communicator};
+use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, Party};
-use crate::handle::{Errhandler, Table};
+use crate::handle::{Comm, Errhandler, Table};
 use crate::ranks::Ranks;
 
 /// Ids that there are.
@@ -29,6 +30,8 @@ const WORDS: usize = IDS as usize / 64;
 /// Ids of the predefined communicators.
 const WORLD: u32 = 0;
 const SELF: u32 = 1;
+/// Id of the agreements of processes that have no communicator.
+const SESSIONS: u32 = 2;
 
 /// An agreement's place in the order: the parent's number, then the tag.
 type Key = (u32, i32);
@@ -41,8 +44,11 @@ pub(crate) struct Contexts {
     waiting: Vec<Key>,
     /// Halves of the ids that an agreement offers.
     offered: [bool; 2],
-    /// Communicators that were freed while operations on them were under way.
-    ending: Vec<Arc<CommCore>>,
+    /// Communicators that were freed while operations on them were under way, with their error
+    /// handlers.
+    ending: Vec<(Arc<CommCore>, Handler)>,
+    /// All processes of the job, for agreements of processes that have no communicator.
+    sessions: Arc<CommCore>,
 }
 
 /// Returns the channels of an id: for messages, and for collective operations.
@@ -60,17 +66,26 @@ impl Contexts {
     /// Those of the device.
     pub(crate) fn at_init(dev: &mut Device) -> Result<(Comms, Contexts)> {
         let mut free = [u64::MAX; WORDS];
-        free[0] &= !(1 << WORLD | 1 << SELF);
-        let contexts = Contexts { free, waiting: Vec::new(), offered: [false; 2], ending: Vec::new() };
+        free[0] &= !(1 << WORLD | 1 << SELF | 1 << SESSIONS);
         let (me, size) = (dev.rank(), dev.size());
-        let mut comm = |id, places: Vec<u32>, rank, name| -> Result<Option<Communicator>> {
+        let all = Arc::new(Ranks::new((0..size).collect()));
+        let sessions = Arc::new(CommCore::intra(SESSIONS, channels(dev, SESSIONS)?, all, me));
+        let (waiting, ending) = (Vec::new(), Vec::new());
+        let contexts = Contexts { free, waiting, offered: [false; 2], ending, sessions };
+        let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
             let channels = channels(dev, id)?;
             let core = CommCore::intra(id, channels, Arc::new(Ranks::new(places.into())), rank);
+            core.set_handle(handle);
             Ok(Some(Communicator::new(core, name, Errhandler::ARE_FATAL)))
         };
-        let world = comm(WORLD, (0..size).collect(), me, "MPI_COMM_WORLD")?;
-        let own = comm(SELF, vec![me], 0, "MPI_COMM_SELF")?;
+        let world = comm(WORLD, (0..size).collect(), me, "MPI_COMM_WORLD", Comm::WORLD)?;
+        let own = comm(SELF, vec![me], 0, "MPI_COMM_SELF", Comm::SELF)?;
         Ok((Table::with_predefined([world, own]), contexts))
+    }
+
+    /// Returns all processes of the job in a context of agreements.
+    pub(crate) fn sessions(&self) -> &Arc<CommCore> {
+        &self.sessions
     }
 
     fn take(&mut self, id: u32) {
@@ -78,9 +93,16 @@ impl Contexts {
     }
 
     /// Takes back the id of a communicator when the operations that use it are over.
-    pub(crate) fn give_back(&mut self, core: Arc<CommCore>) {
-        self.ending.push(core);
+    pub(crate) fn give_back(&mut self, core: Arc<CommCore>, handler: Handler) {
+        self.ending.push((core, handler));
         self.reap();
+    }
+
+    /// Returns the error handler of a communicator that was freed while operations on it were under
+    /// way.
+    pub(crate) fn handler(&self, comm: Comm) -> Option<Handler> {
+        let found = self.ending.iter().find(|(core, _)| core.handle() == Some(comm));
+        found.map(|(_, handler)| handler.clone())
     }
 
     /// Takes back an id that no communicator was made of.
@@ -89,9 +111,9 @@ impl Contexts {
     }
 
     fn reap(&mut self) {
-        for core in std::mem::take(&mut self.ending) {
+        for (core, handler) in std::mem::take(&mut self.ending) {
             if Arc::strong_count(&core) > 1 {
-                self.ending.push(core);
+                self.ending.push((core, handler));
             } else {
                 self.release(core.id);
             }

@@ -90,6 +90,12 @@ classes! {
     RMA_ATTACH = 56, "the memory cannot be attached";
     RMA_SHARED = 57, "the memory cannot be shared";
     RMA_FLAVOR = 58, "the window has the wrong flavor";
+    T_NOT_INITIALIZED = 60, "the tool interface is not initialized";
+    T_INVALID_INDEX = 62, "the index is not one of a variable, category, event or source";
+    T_INVALID_HANDLE = 64, "invalid handle of the tool interface";
+    T_INVALID_SESSION = 67, "invalid session of the tool interface";
+    T_INVALID_NAME = 73, "the name is not one of a variable, category or event";
+    T_INVALID = 74, "invalid argument of a function of the tool interface";
     SESSION = 75, "invalid session";
     PROC_ABORTED = 76, "a process has aborted";
     VALUE_TOO_LARGE = 77, "the value does not fit";
@@ -103,9 +109,17 @@ classes! {
 impl fmt::Debug for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known() {
-            Some((name, _)) => write!(f, "MPI_ERR_{name}"),
+            Some((name, _)) => f.write_str(&title(name)),
             None => write!(f, "Class({})", self.0),
         }
+    }
+}
+
+/// Returns the name of a class in MPI. Those of the tool interface have a prefix of their own.
+fn title(name: &str) -> String {
+    match name.strip_prefix("T_") {
+        Some(of_tools) => format!("MPI_T_ERR_{of_tools}"),
+        None => format!("MPI_ERR_{name}"),
     }
 }
 
@@ -118,19 +132,29 @@ pub struct MpiError {
     pub text: String,
     /// The code that a function of the user has returned; 0 if the error is the library's.
     pub user_code: i32,
+    /// Number of the communicator of the operation that has failed, whose error handler is called.
+    /// `None` if it is that of the call, or if there is none.
+    pub comm: Option<u32>,
 }
 
 impl MpiError {
     /// Creates an error; `text` says object, cause and way out.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Box<MpiError> {
-        Box::new(MpiError { class, text: text.into(), user_code: 0 })
+        Box::new(MpiError { class, text: text.into(), user_code: 0, comm: None })
     }
 
     /// Creates the error of a call that was given up since a function of the user returned `code`.
     #[cold]
     pub fn of_user(class: Class, code: i32, text: impl Into<String>) -> Box<MpiError> {
-        Box::new(MpiError { class, text: text.into(), user_code: code })
+        Box::new(MpiError { class, text: text.into(), user_code: code, comm: None })
+    }
+
+    /// Returns the error with what it is about before its text.
+    #[cold]
+    pub(crate) fn about(mut self: Box<Self>, what: &str) -> Box<MpiError> {
+        self.text = format!("{what}: {}", self.text);
+        self
     }
 
     /// Creates the error of a function that the library does not have.
@@ -188,6 +212,18 @@ struct Added {
     text: String,
     /// False once it was removed.
     live: bool,
+}
+
+impl Added {
+    /// Checks that it has no text, as one has to be that is removed.
+    fn check_text(&self, code: i32) -> Result<()> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let text =
+            format!("errorcode {code} has the text {:?}; call MPI_Remove_error_string first", self.text);
+        Err(MpiError::new(Class::ARG, text))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -285,8 +321,8 @@ impl Codes {
         let known = self.lock();
         let recent = known.recent.get(number as usize % RECENT).filter(|r| number > 0 && r.0 == number);
         Ok(match recent {
-            Some((.., text)) => format!("MPI_ERR_{name}: {text}"),
-            None => format!("MPI_ERR_{name}: {meaning}"),
+            Some((.., text)) => format!("{}: {text}", title(name)),
+            None => format!("{}: {meaning}", title(name)),
         })
     }
 
@@ -330,11 +366,13 @@ impl Codes {
     /// Removes a class of the user (`MPI_Remove_error_class`).
     ///
     /// # Errors
-    /// A number that is no class of the user, or one of which codes are left.
+    /// A number that is no class of the user, or one of which codes or the text are left.
     pub fn remove_class(&self, class: i32) -> Result<()> {
         let mut known = self.lock();
         let index = added_index(class).ok_or_else(|| not_added(class))?;
-        if known.get(index, class)?.class != class {
+        let added = known.get(index, class)?;
+        added.check_text(class)?;
+        if added.class != class {
             let text = format!("errorclass {class} is a code of the user, not a class; give a class");
             return Err(MpiError::new(Class::ARG, text));
         }
@@ -351,9 +389,13 @@ impl Codes {
     /// Removes a code of the user (`MPI_Remove_error_code`).
     ///
     /// # Errors
-    /// A number that is no code of the user.
+    /// A number that is no code of the user, or one whose text is left.
     pub fn remove_code(&self, code: i32) -> Result<()> {
-        self.change(code, |a| a.live = false)
+        let index = added_index(code).ok_or_else(|| not_added(code))?;
+        let mut known = self.lock();
+        known.get(index, code)?.check_text(code)?;
+        known.added[index].live = false;
+        Ok(())
     }
 
     /// Removes the text of a class or code of the user (`MPI_Remove_error_string`).

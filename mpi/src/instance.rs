@@ -23,6 +23,7 @@ use crate::log;
 use crate::op::Ops;
 use crate::probe::Messages;
 use crate::request::Requests;
+use crate::session::Sessions;
 use crate::turns::Turns;
 
 /// Longest wait of an abort for a thread that is inside a call.
@@ -65,6 +66,7 @@ pub(crate) struct Objects {
     pub keyvals: Keyvals,
     pub errhandlers: Errhandlers,
     pub contexts: Contexts,
+    pub sessions: Sessions,
     pub buffers: Buffers,
 }
 
@@ -106,6 +108,7 @@ impl Mpi {
             keyvals: Keyvals::default(),
             errhandlers: Errhandlers::new(),
             contexts,
+            sessions: Sessions::default(),
             buffers: Buffers::default(),
         };
         Ok(Mpi {
@@ -239,6 +242,10 @@ impl Mpi {
         let sent = self.flush_all_buffers();
         let Some(state) = self.lock().take() else { return Err(finalized()) };
         let State { dev, objects } = state;
+        if dev.config().mpi_leaks == "yes" {
+            let rank = dev.rank();
+            objects.unfreed().iter().for_each(|line| eprintln!("rank {rank}: MPI_Finalize: {line}"));
+        }
         let left = dev.finalize();
         drop(objects);
         deleted.and(sent)?;

@@ -12,7 +12,7 @@ use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
 use crate::handle::Comm;
-use crate::instance::{Mpi, State};
+use crate::instance::{Mpi, Objects, State};
 use crate::pt2pt::Target;
 use crate::ranks::Ranks;
 use crate::request::failure;
@@ -76,17 +76,23 @@ impl Mpi {
         remote_leader: i32,
         tag: i32,
     ) -> Result<Comm> {
+        self.join(local, local_leader, |objects| Target::of_send(objects, remote_leader, tag, peer))
+    }
+
+    /// Makes an intercommunicator of this group and that of the partner, whom the leader finds.
+    pub(crate) fn join(
+        &self,
+        local: Comm,
+        local_leader: i32,
+        partner: impl FnOnce(&Objects) -> Result<Target>,
+    ) -> Result<Comm> {
         let core = self.with(|s| s.objects.intra_core(local))?;
         let Some(leader) = u32::try_from(local_leader).ok().filter(|rank| *rank < core.size()) else {
             let text = format!("local_leader is {local_leader}; ranks are 0 to {}", core.size() - 1);
             return Err(MpiError::new(Class::RANK, text));
         };
         let leads = core.rank() == leader;
-        let partner = if leads {
-            Some(self.with(|s| Target::of_send(&s.objects, remote_leader, tag, peer))?)
-        } else {
-            None
-        };
+        let partner = if leads { Some(self.with(|s| partner(&s.objects))?) } else { None };
         let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
         let made = self.meet(local, &core, leader, partner.as_ref(), id);
         if made.is_err() {

@@ -6,7 +6,7 @@ use ch3_shim::Vci;
 
 use crate::complete::{Ended, is_nothing, status_of_nothing};
 use crate::consts::UNDEFINED;
-use crate::error::{MpiError, Result};
+use crate::error::Result;
 use crate::handle::{Request, invalid};
 use crate::instance::{Mpi, Objects};
 use crate::request::Kind;
@@ -101,7 +101,7 @@ impl Mpi {
                 Ended::Now(result) => result,
                 Ended::Ask(generalized) => generalized.query(),
             };
-            let status = status.map_err(|e| MpiError::new(e.class, format!("request {i}: {}", e.text)))?;
+            let status = status.map_err(|e| e.about(&format!("request {i}")))?;
             report(i, status);
         }
         Ok(())

@@ -3,6 +3,7 @@
 use ch3_shim::Vci;
 
 use crate::bsend;
+use crate::comm::CommCore;
 use crate::datatype::{Bound, Buf};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Request};
@@ -30,6 +31,15 @@ pub(crate) struct Persistent {
 }
 
 impl Persistent {
+    /// Returns the communicator of the operation.
+    pub(crate) fn core(&self) -> Option<&CommCore> {
+        match &self.operation {
+            Operation::Send(_, _, target) | Operation::Recv(_, target) => Some(&target.core),
+            Operation::Task(Some(task)) => task.core(),
+            Operation::Task(None) => self.current.as_ref()?.core(),
+        }
+    }
+
     /// Keeps a task that is over for its next run.
     pub(crate) fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) {
         self.operation = Operation::Task(Some(task));
@@ -61,9 +71,11 @@ fn not_persistent(request: Request) -> Box<MpiError> {
 fn start(s: &mut State, request: Request) -> Result<()> {
     let State { dev, objects } = s;
     let entry = objects.requests.table.get_mut(request)?;
-    let Kind::Persistent(p) = &mut entry.kind else { return Err(not_persistent(request)) };
+    let Kind::Persistent(p) = &mut entry.kind else {
+        return Err(entry.kind.raised(not_persistent(request)));
+    };
     if p.current.is_some() {
-        return Err(is_active(request));
+        return Err(entry.kind.raised(is_active(request)));
     }
     let current = match &mut p.operation {
         Operation::Send(SendMode::Buffered, buf, target) => {

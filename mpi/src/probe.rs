@@ -72,7 +72,11 @@ impl Mpi {
     pub fn imrecv(&self, buf: Buf, message: &mut Message) -> Result<Request> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let room = objects.types.segment(&buf)?;
+            let of_message = |e| match objects.messages.find(*message) {
+                Some(matched) => matched.core.raised(e),
+                None => e,
+            };
+            let room = objects.types.segment(&buf).map_err(of_message)?;
             if *message == Message::NO_PROC {
                 *message = Message::NULL;
                 return Ok(Request::FROM_NOBODY);

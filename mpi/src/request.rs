@@ -157,6 +157,19 @@ impl Kind {
         }
     }
 
+    /// Returns the communicator of the operation, as far as it is known: a failure that is kept has
+    /// its own.
+    pub(crate) fn core(&self) -> Option<&CommCore> {
+        match self {
+            Kind::Send(_, own) | Kind::Recv(_, own) | Kind::Both(_, _, own) | Kind::Replace(_, _, own) => {
+                Some(own)
+            }
+            Kind::Task(task) => task.as_ref()?.core(),
+            Kind::Persistent(p) => p.core(),
+            Kind::Over(_) | Kind::Generalized(_) => None,
+        }
+    }
+
     /// Returns true if waiting for any request passes this one over: an inactive persistent one.
     pub(crate) fn is_inactive(&self) -> bool {
         matches!(self, Kind::Persistent(p) if p.current.is_none())
@@ -182,6 +195,15 @@ impl Kind {
         }
     }
 
+    /// Notes in an error the communicator of the operation.
+    #[cold]
+    pub(crate) fn raised(&self, error: Box<MpiError>) -> Box<MpiError> {
+        match self.core() {
+            Some(core) => core.raised(error),
+            None => error,
+        }
+    }
+
     /// Asks for the operation to be cancelled. It still has to be waited for.
     pub(crate) fn cancel(&self, vci: &mut Vci) -> Result<()> {
         match self {
@@ -199,13 +221,13 @@ impl Kind {
                 Some(current) => return current.cancel(vci),
                 None => {
                     let text = "the persistent request is not active: start it before it is cancelled";
-                    return Err(MpiError::new(Class::REQUEST, text));
+                    return Err(self.raised(MpiError::new(Class::REQUEST, text)));
                 }
             },
             Kind::Task(_) => {
                 let text =
                     "the request is that of a collective operation, which cannot be cancelled: wait for it";
-                return Err(MpiError::new(Class::REQUEST, text));
+                return Err(self.raised(MpiError::new(Class::REQUEST, text)));
             }
         }
         Ok(())
@@ -252,7 +274,7 @@ pub(crate) fn take(vci: &mut Vci, raw: RawReq, core: &CommCore) -> Result<Status
 /// Returns the error of a message, with ranks of the communicator.
 #[cold]
 pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> {
-    match error {
+    core.raised(match error {
         ch3_shim::Error::Truncated { status, sent } => {
             let status = Status::of_message(status, core);
             let text = format!(
@@ -263,7 +285,7 @@ pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> 
             MpiError::new(Class::TRUNCATE, text)
         }
         other => other.into(),
-    }
+    })
 }
 
 impl Objects {

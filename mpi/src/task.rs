@@ -6,6 +6,7 @@ use std::fmt;
 
 use ch3_shim::Vci;
 
+use crate::comm::CommCore;
 use crate::error::Result;
 use crate::handle::Request;
 use crate::instance::Objects;
@@ -25,6 +26,9 @@ pub(crate) enum Progress {
 pub(crate) trait Task: Send {
     /// Goes on as far as it can without waiting. It is not called again after its end.
     fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress;
+
+    /// Returns the communicator that it is an operation of; `None` if it has none.
+    fn core(&self) -> Option<&CommCore>;
 
     /// Notes that the function of the program was called.
     fn called(&mut self) {}

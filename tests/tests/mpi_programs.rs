@@ -95,6 +95,40 @@ fn objects_and_operations_of_every_kind() {
 }
 
 #[test]
+fn errors_of_requests_go_to_the_handler_of_their_communicator() {
+    ok("errors_of_requests_go_to_the_handler_of_their_communicator", "handlers.c", "handlers", 2);
+}
+
+#[test]
+fn the_tool_interface_has_its_own_errors() {
+    ok("the_tool_interface_has_its_own_errors", "tools.c", "tools", 2);
+}
+
+#[test]
+fn what_was_not_freed_is_told_if_it_is_asked_for() {
+    let program = prefix().compiled("leaks.c");
+    let told = |leaks: &str, argument: &[&str]| {
+        let test = "what_was_not_freed_is_told_if_it_is_asked_for";
+        let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("nmrun is ours");
+        let done = run(job.env("NETMOD_MPI_LEAKS", leaks).args(argument));
+        assert!(done.status.success(), "{done}");
+        let lines = done.output.lines().filter(|l| l.contains("rank 1: MPI_Finalize: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let lines = told("yes", &["leak"]);
+    for (line, words) in lines.iter().zip([
+        "1 communicators not freed (the workers); MPI_Comm_free",
+        "1 datatypes not freed (datatype 0x8c",
+        "1 infos not freed; MPI_Info_free",
+    ]) {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(told("yes", &[]), Vec::<String>::new(), "all was freed");
+    assert_eq!(told("no", &["leak"]), Vec::<String>::new(), "nobody has asked");
+}
+
+#[test]
 fn an_error_without_a_handler_ends_the_job_and_is_told() {
     for (abi, starter) in Abi::ALL.into_iter().flat_map(|abi| STARTERS.map(|starter| (abi, starter))) {
         let program = prefix().compiled_for(abi, "fatal.c");

@@ -57,6 +57,8 @@ settings! {
         status_signal: &'static str = "none", "NETMOD_STATUS_SIGNAL",
             Kind::Choice(&["none", "usr1", "usr2", "hup", "quit"]),
             "signal that makes a rank write its state to a file in NETMOD_STATUS or the temporary folder";
+        mpi_leaks: &'static str = "no", "NETMOD_MPI_LEAKS", Kind::Choice(&["no", "yes"]),
+            "yes: MPI_Finalize names the objects of MPI that the program has made and not freed";
     }
     check: |_| Ok(())
 }

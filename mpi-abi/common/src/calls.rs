@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use netmod_mpi::handle::Comm;
+use netmod_mpi::handle::{Comm, Session};
 use netmod_mpi::{Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
@@ -12,6 +12,8 @@ static LIBRARY: OnceLock<Mpi> = OnceLock::new();
 /// Codes of errors; they are known before the library is initialized and after its end.
 pub static CODES: LazyLock<Arc<Codes>> = LazyLock::new(Arc::default);
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
+/// Phase of `MPI_COMM_WORLD`, between `MPI_Init` and `MPI_Finalize`; sessions may be outside.
+static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
 
 const BEFORE: u8 = 0;
 const RUNNING: u8 = 1;
@@ -24,35 +26,52 @@ pub enum Object {
     None,
     Comm(c_int),
     Win,
-    Session,
+    Session(c_int),
     File,
-    Request,
 }
 
-/// Returns true if the library was initialized.
+/// Returns true if `MPI_COMM_WORLD` was initialized.
 pub fn was_initialized() -> bool {
-    PHASE.load(Ordering::Acquire) != BEFORE
+    WORLD.load(Ordering::Acquire) != BEFORE
 }
 
-/// Returns true if the library has ended.
+/// Returns true if `MPI_COMM_WORLD` has ended.
 pub fn is_finalized() -> bool {
-    PHASE.load(Ordering::Acquire) == AFTER
+    WORLD.load(Ordering::Acquire) == AFTER
+}
+
+/// Notes that `MPI_COMM_WORLD` was initialized.
+pub fn begin_world() {
+    WORLD.store(RUNNING, Ordering::Release);
+}
+
+/// Notes that `MPI_COMM_WORLD` has ended.
+pub fn end_world() {
+    WORLD.store(AFTER, Ordering::Release);
 }
 
 /// Takes the library into use.
 ///
 /// # Errors
-/// If there is one already.
+/// If there was one already.
 pub fn begin(mpi: Mpi) -> Result<()> {
-    let again = |_| MpiError::new(Class::OTHER, "MPI was initialized before; a process does it once");
+    let again = |_| MpiError::new(Class::OTHER, "MPI was used to its end before; a process does it once");
     LIBRARY.set(mpi).map_err(again)?;
     PHASE.store(RUNNING, Ordering::Release);
     Ok(())
 }
 
-/// Notes that the library has ended.
-pub fn end() {
+/// Ends the library if neither `MPI_COMM_WORLD` nor a session uses it.
+///
+/// # Errors
+/// As [`Mpi::finalize`].
+pub fn end_if_unused(mpi: &Mpi) -> Result<()> {
+    if WORLD.load(Ordering::Acquire) == RUNNING || mpi.open_sessions()? > 0 {
+        return Ok(());
+    }
+    mpi.finalize()?;
     PHASE.store(AFTER, Ordering::Release);
+    Ok(())
 }
 
 /// Returns the library while it runs.
@@ -91,8 +110,8 @@ pub fn missing(name: &str, object: Object) -> c_int {
 /// Ends a process that calls a function while it must not.
 #[cold]
 fn outside(name: &str) -> ! {
-    let when = match is_finalized() {
-        true => "after MPI_Finalize",
+    let when = match PHASE.load(Ordering::Acquire) == AFTER {
+        true => "after the end of MPI",
         false => "before MPI_Init, MPI_Init_thread or MPI_Session_init",
     };
     on_stderr(&format_args!("{name} was called {when}: the process ends"));
@@ -103,32 +122,40 @@ fn outside(name: &str) -> ! {
 #[cold]
 fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     let code = CODES.code(error);
+    // An operation may be one of another communicator than the call.
+    let object = error.comm.map_or(object, |comm| Object::Comm(comm as c_int));
     dispatch(mpi, name, object, error, code);
     code
 }
 
 /// Calls the error handler of an object.
 pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c_int) {
-    let comm = match object {
-        Object::Comm(comm) => Comm(comm as u32),
+    let of_comm = |comm: Comm| (mpi.comm_handler(comm), comm.0);
+    let (handler, number) = match object {
+        Object::Comm(comm) => of_comm(Comm(comm as u32)),
         // Errors of files return unless the program says otherwise.
         Object::File => return,
-        // The request is gone, and with it its communicator; most handlers are set on this one.
-        Object::Request => Comm::WORLD,
-        // No window and no session can exist.
-        Object::None | Object::Win | Object::Session => Comm::SELF,
+        Object::Session(session) => (mpi.session_handler(Session(session as u32)), session as u32),
+        // No window can exist.
+        Object::None | Object::Win => of_comm(Comm::SELF),
     };
-    match mpi.comm_handler(comm) {
+    match handler {
         Handler::Return => {}
-        Handler::User(handler) => handler.call(comm.0, code),
-        Handler::Abort | Handler::Fatal => fatal(mpi, name, comm, error, code),
+        Handler::User(handler) => handler.call(number, code),
+        Handler::Abort | Handler::Fatal => {
+            let title = match object {
+                Object::Session(session) => format!("session {session:#010x}"),
+                _ => mpi.comm_title(Comm(number)),
+            };
+            fatal(mpi, name, &title, error, code)
+        }
     }
 }
 
 /// Says what has failed, and ends the job.
 #[cold]
-fn fatal(mpi: &Mpi, name: &str, comm: Comm, error: &MpiError, code: c_int) -> ! {
+fn fatal(mpi: &Mpi, name: &str, title: &str, error: &MpiError, code: c_int) -> ! {
     let rank = mpi.comm_rank(Comm::WORLD).unwrap_or(-1);
-    let said = format!("rank {rank}: {name} on {}: {:?}: {error}", mpi.comm_title(comm), error.class);
+    let said = format!("rank {rank}: {name} on {title}: {:?}: {error}", error.class);
     mpi.abort(code & 0xff, &said)
 }

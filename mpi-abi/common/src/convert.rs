@@ -69,6 +69,10 @@ impl MpiStatus {
             (*at).count_hi_and_cancelled = ((bytes >> 32) as c_int) << 1 | c_int::from(status.cancelled);
             (*at).source = status.source;
             (*at).tag = status.tag;
+            // The status of nothing has no error, also in functions that write none.
+            if (status.source, status.tag) == (Status::EMPTY.source, Status::EMPTY.tag) {
+                (*at).error = 0;
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, AtomicPtr};
 
+use netmod_mpi_common::imp::tool;
 use netmod_mpi_common::weights::{UNWEIGHTED, WEIGHTS_EMPTY};
 
 /// An address that programs compare.
@@ -19,8 +20,6 @@ pub struct FortranStatus([AtomicI32; 5]);
 const fn no_status() -> FortranStatus {
     FortranStatus([const { AtomicI32::new(0) }; 5])
 }
-
-static ALL_HANDLES: c_int = 0;
 
 const fn address(of: &'static c_int) -> Address {
     Address(core::ptr::from_ref(of).cast())
@@ -40,7 +39,7 @@ pub static MPIR_C_MPI_UNWEIGHTED: Address = address(&UNWEIGHTED);
 pub static MPIR_C_MPI_WEIGHTS_EMPTY: Address = address(&WEIGHTS_EMPTY);
 /// All handles of a session of the tool interface.
 #[unsafe(no_mangle)]
-pub static MPI_T_PVAR_ALL_HANDLES: Address = address(&ALL_HANDLES);
+pub static MPI_T_PVAR_ALL_HANDLES: Address = address(&tool::ALL_HANDLES);
 
 /// Fortran's `MPI_STATUS_IGNORE`; its library sets it when it starts.
 #[unsafe(no_mangle)]

@@ -2,7 +2,9 @@
 
 pub(crate) use core::ffi::{c_char, c_int, c_void};
 
-pub(crate) use netmod_mpi::handle::{Comm, Datatype, Errhandler, Group, Info, Keyval, Message, Op, Request};
+pub(crate) use netmod_mpi::handle::{
+    Comm, Datatype, Errhandler, Group, Info, Keyval, Message, Op, Request, Session,
+};
 pub(crate) use netmod_mpi_common::calls::Object;
 pub(crate) use netmod_mpi_common::convert::{Counts, Function, OutCount, buffer, get, put, text};
 pub(crate) use netmod_mpi_common::{entry, free, missing, missing_tool};

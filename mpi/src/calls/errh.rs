@@ -63,7 +63,7 @@ impl Mpi {
     /// set it that were written before MPI 4.
     pub fn comm_handler(&self, comm: Comm) -> Handler {
         let found = self.with(|s| {
-            let of = |comm| handler(&s.objects, comm);
+            let of = |comm| handler(&s.objects, comm).or_else(|| s.objects.contexts.handler(comm));
             Ok(of(comm).or_else(|| match of(Comm::SELF) {
                 Some(Handler::Fatal) | None => of(Comm::WORLD),
                 other => other,

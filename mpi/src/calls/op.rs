@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::coll::reduce_local;
-use crate::datatype::Buf;
-use crate::error::Result;
-use crate::handle::{Comm, Op};
+use crate::datatype::{Buf, external};
+use crate::error::{Class, MpiError, Result};
+use crate::handle::{Comm, Datatype, Op};
 use crate::instance::Mpi;
 use crate::op::UserOp;
 
@@ -98,4 +98,68 @@ impl Mpi {
             Ok(())
         })
     }
+
+    /// Works like [`Mpi::pack`] in an external representation (`MPI_Pack_external`).
+    ///
+    /// # Errors
+    /// As [`Mpi::pack`]; another representation than `external32`; a value that has no room in it.
+    ///
+    /// # Safety
+    /// As for [`Mpi::pack`].
+    pub unsafe fn pack_external(
+        &self,
+        datarep: &str,
+        buf: Buf,
+        out: *mut u8,
+        size: i64,
+        position: &mut i64,
+    ) -> Result<()> {
+        check_datarep(datarep)?;
+        self.with(|s| {
+            // SAFETY: by the contract of this function.
+            *position = unsafe { s.objects.types.pack_external(&buf, out, size, *position)? };
+            Ok(())
+        })
+    }
+
+    /// Works like [`Mpi::unpack`] in an external representation (`MPI_Unpack_external`).
+    ///
+    /// # Errors
+    /// As [`Mpi::unpack`]; another representation than `external32`.
+    ///
+    /// # Safety
+    /// As for [`Mpi::unpack`].
+    pub unsafe fn unpack_external(
+        &self,
+        datarep: &str,
+        input: *const u8,
+        size: i64,
+        position: &mut i64,
+        buf: Buf,
+    ) -> Result<()> {
+        check_datarep(datarep)?;
+        self.with(|s| {
+            // SAFETY: by the contract of this function.
+            *position = unsafe { s.objects.types.unpack_external(input, size, *position, &buf)? };
+            Ok(())
+        })
+    }
+
+    /// Returns the bytes that `count` elements have in an external representation
+    /// (`MPI_Pack_external_size`).
+    ///
+    /// # Errors
+    /// A bad handle or count; another representation than `external32`.
+    pub fn pack_external_size(&self, datarep: &str, count: i64, datatype: Datatype) -> Result<i64> {
+        check_datarep(datarep)?;
+        self.with(|s| s.objects.types.pack_external_size(count, datatype))
+    }
+}
+
+fn check_datarep(datarep: &str) -> Result<()> {
+    if datarep == external::NAME {
+        return Ok(());
+    }
+    let text = format!("datarep is {datarep:?}; {:?} is the one for packed data", external::NAME);
+    Err(MpiError::new(Class::ARG, text))
 }

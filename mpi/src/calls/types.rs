@@ -287,6 +287,39 @@ impl Mpi {
         Types::match_size(class, size)
     }
 
+    /// Returns the pair of a value and an index; null if there is none
+    /// (`MPI_Type_get_value_index`).
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn type_get_value_index(&self, value: Datatype, index: Datatype) -> Result<Datatype> {
+        self.with(|s| s.objects.types.pair_of(value, index))
+    }
+
+    /// Returns the real type of a precision and a range (`MPI_Type_create_f90_real`).
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn type_create_f90_real(&self, p: i32, r: i32) -> Result<Datatype> {
+        self.with(|s| s.objects.types.f90_float(p, r, false))
+    }
+
+    /// Returns the complex type of a precision and a range (`MPI_Type_create_f90_complex`).
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn type_create_f90_complex(&self, p: i32, r: i32) -> Result<Datatype> {
+        self.with(|s| s.objects.types.f90_float(p, r, true))
+    }
+
+    /// Returns the integer type of a number of digits (`MPI_Type_create_f90_integer`).
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn type_create_f90_integer(&self, r: i32) -> Result<Datatype> {
+        self.with(|s| s.objects.types.f90_integer(r))
+    }
+
     /// Returns how many elements of a type a message has (`MPI_Get_count`), or [`UNDEFINED`] if it
     /// is no whole number.
     ///

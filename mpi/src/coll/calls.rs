@@ -22,7 +22,11 @@ impl Mpi {
     /// # Errors
     /// A bad handle or argument; a message that failed.
     pub(crate) fn run_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<()> {
-        let mut running = self.with(|s| make(&s.objects))?;
+        let mut running = self.with(|s| {
+            let mut running = make(&s.objects)?;
+            running.place();
+            Ok(running)
+        })?;
         loop {
             let part = self.wait_until(|vci, objects| match running.advance(vci, objects) {
                 Progress::Blocked => None,
@@ -47,6 +51,7 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects } = s;
             let mut running = make(objects)?;
+            running.place_request();
             let kind = match running.advance(dev, objects) {
                 Progress::Done(result) => Kind::Over(result),
                 // The call that is to be made is asked for again.
@@ -61,7 +66,11 @@ impl Mpi {
     /// # Errors
     /// A bad handle or argument.
     pub(crate) fn make_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
-        let running = self.with(|s| make(&s.objects))?;
+        let running = self.with(|s| {
+            let mut running = make(&s.objects)?;
+            running.place_request();
+            Ok(running)
+        })?;
         self.persistent_task(Box::new(running))
     }
 }

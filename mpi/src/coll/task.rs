@@ -60,8 +60,17 @@ impl Running {
         let active = call.plan(&objects.types, &objects.ops, place, peers)?;
         let found = |h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc)));
         let operand = call.operand_type().and_then(found);
-        let tag = core.next_tag();
-        Ok(Running { active, core, tag, operand, alias: None })
+        Ok(Running { active, core, tag: 0, operand, alias: None })
+    }
+
+    /// Gives a blocking operation its place among those of the communicator.
+    pub(super) fn place(&mut self) {
+        self.tag = self.core.next_tag();
+    }
+
+    /// Gives an operation with a request its place among those of the communicator.
+    pub(super) fn place_request(&mut self) {
+        self.tag = self.core.next_request_tag();
     }
 }
 
@@ -97,8 +106,12 @@ impl Task for Running {
                 Err(e) => Progress::Done(Err(e)),
             },
             Advance::Done => Progress::Done(Ok(Status::EMPTY)),
-            Advance::Failed(e) => Progress::Done(Err(e)),
+            Advance::Failed(e) => Progress::Done(Err(self.core.raised(e))),
         }
+    }
+
+    fn core(&self) -> Option<&CommCore> {
+        Some(&self.core)
     }
 
     fn called(&mut self) {

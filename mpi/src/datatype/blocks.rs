@@ -68,8 +68,8 @@ impl Blocks {
     /// Returns the blocks of `n` processes.
     ///
     /// # Errors
-    /// As [`Types::checked`], and [`Class::ARG`] for arrays of other lengths or a displacement that
-    /// is out of range; the text names the block.
+    /// As [`Types::checked`] for each block, which the text names, and [`Class::ARG`] for arrays of
+    /// other lengths or a displacement that is out of range.
     pub fn checked(&self, types: &Types, n: usize) -> Result<Vec<Block>> {
         let (displs, kinds) = match &self.displs {
             Displs::Elements(displs, _) => (displs, n),
@@ -89,7 +89,7 @@ impl Blocks {
                 Displs::Elements(_, datatype) => *datatype,
                 Displs::Bytes(_, types) => types[i],
             };
-            let desc = types.checked(&self.at.elements(count, datatype))?;
+            let desc = types.committed(datatype, count)?;
             let at = match &self.displs {
                 Displs::Elements(..) => displ.checked_mul(desc.extent()),
                 Displs::Bytes(..) => Some(displ),
@@ -101,15 +101,10 @@ impl Blocks {
                 )
             };
             let at = at.ok_or_else(|| MpiError::new(Class::ARG, text()))?;
+            // Displacements from MPI_BOTTOM are addresses.
+            types.checked(&self.at.moved(at).elements(count, datatype))?;
             Ok((Arc::clone(desc), at, count as usize))
         };
-        (0..n)
-            .map(|i| {
-                block(i).map_err(|mut e| {
-                    e.text = format!("block {i}: {}", e.text);
-                    e
-                })
-            })
-            .collect()
+        (0..n).map(|i| block(i).map_err(|e| e.about(&format!("block {i}")))).collect()
     }
 }

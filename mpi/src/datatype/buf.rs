@@ -59,6 +59,11 @@ impl Buf {
         Buf { at: self.at, count, datatype }
     }
 
+    /// Returns the buffer so many bytes further.
+    pub(super) fn moved(&self, bytes: i64) -> Buf {
+        Buf { at: self.at.wrapping_offset(bytes as isize), ..*self }
+    }
+
     /// Returns another number of elements, as [`Buf::elements`].
     pub(crate) fn with_count(&self, count: i64) -> Buf {
         self.elements(count, self.datatype)
@@ -207,6 +212,69 @@ impl Types {
     /// As [`Types::committed`].
     pub fn pack_size(&self, count: i64, datatype: Datatype) -> Result<i64> {
         Ok(self.committed(datatype, count)?.size() as i64 * count)
+    }
+}
+
+impl Types {
+    /// Packs a buffer in the external representation, as [`Types::pack`] (`MPI_Pack_external`).
+    ///
+    /// # Errors
+    /// As [`Types::pack`]; [`Class::CONVERSION`] for a value that has no room.
+    ///
+    /// # Safety
+    /// As for [`Types::pack`].
+    pub unsafe fn pack_external(&self, buf: &Buf, out: *mut u8, size: i64, position: i64) -> Result<i64> {
+        let mut data = self.segment(buf)?;
+        let mut native = Vec::with_capacity(data.total());
+        data.pack_vec(data.total(), &mut native);
+        let external = self.checked(buf)?.signature.emit(buf.count as u64, &native)?;
+        let at = room("the pack buffer", external.len(), size, position)?;
+        if !external.is_empty() {
+            // SAFETY: by the contract of this function, and the check.
+            unsafe { ptr::copy_nonoverlapping(external.as_ptr(), out.wrapping_add(at), external.len()) };
+        }
+        Ok((at + external.len()) as i64)
+    }
+
+    /// Unpacks a buffer from the external representation, as [`Types::unpack`]
+    /// (`MPI_Unpack_external`).
+    ///
+    /// # Errors
+    /// As [`Types::unpack`].
+    ///
+    /// # Safety
+    /// As for [`Types::unpack`].
+    pub unsafe fn unpack_external(
+        &self,
+        input: *const u8,
+        size: i64,
+        position: i64,
+        buf: &Buf,
+    ) -> Result<i64> {
+        let mut data = self.segment(buf)?;
+        let n = self.pack_external_size(buf.count, buf.datatype)? as usize;
+        let at = room("the packed data", n, size, position)?;
+        if n > 0 {
+            // SAFETY: by the contract of this function, and the check.
+            let external = unsafe { slice::from_raw_parts(input.wrapping_add(at), n) };
+            let native = self.checked(buf)?.signature.parse(buf.count as u64, external);
+            data.unpack(RxBytes::from_slice(&native));
+        }
+        Ok((at + n) as i64)
+    }
+
+    /// Returns the bytes that `count` elements need in the external representation
+    /// (`MPI_Pack_external_size`).
+    ///
+    /// # Errors
+    /// As [`Types::committed`].
+    pub fn pack_external_size(&self, count: i64, datatype: Datatype) -> Result<i64> {
+        let desc = self.committed(datatype, count)?;
+        let size = desc.signature.external_size(count as u64);
+        size.map(|n| n as i64).ok_or_else(|| {
+            let text = format!("{count} elements have more bytes in external32 than an address space has");
+            MpiError::new(Class::COUNT, text)
+        })
     }
 }
 

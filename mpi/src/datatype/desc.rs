@@ -194,6 +194,11 @@ impl TypeDesc {
         self.data.map_or(0, |d| d.1 - d.0)
     }
 
+    /// Returns true if Fortran has asked for it by precision and range.
+    pub(super) fn is_f90(&self) -> bool {
+        [Combiner::F90Real, Combiner::F90Complex, Combiner::F90Integer].contains(&self.envelope.combiner)
+    }
+
     /// Returns the handle of a predefined type; `None` for any other, copies too.
     pub fn handle(&self) -> Option<Datatype> {
         let named = self.envelope.combiner == Combiner::Named;

@@ -12,6 +12,8 @@ mod blocks;
 mod buf;
 mod desc;
 mod envelope;
+pub mod external;
+mod fortran;
 mod make;
 mod signature;
 mod table;

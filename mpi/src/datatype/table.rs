@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::basic::{BASICS, basic, place};
-use super::envelope::Combiner;
+use super::envelope::{Combiner, Item};
 use super::{Contents, TypeDesc};
 use crate::attr::Attrs;
 use crate::error::{Class, MpiError, Result};
@@ -28,6 +28,8 @@ pub struct Types {
     /// The predefined types, in the order of [`BASICS`].
     basics: Vec<TypeEntry>,
     derived: Table<Datatype, TypeEntry>,
+    /// Types that Fortran has asked for, which are not freed.
+    f90: Vec<Datatype>,
 }
 
 /// `MPI_TYPECLASS_REAL`.
@@ -62,7 +64,7 @@ impl Types {
             let handle = derived.insert(named(b));
             debug_assert_eq!(handle, Ok(b.handle), "{} has a place of its own", b.name);
         }
-        Types { basics: BASICS.iter().map(named).collect(), derived }
+        Types { basics: BASICS.iter().map(named).collect(), derived, f90: Vec::new() }
     }
 
     /// Returns what a handle names; `None` if it names nothing.
@@ -163,7 +165,32 @@ impl Types {
             let text = format!("{} is predefined and cannot be freed; free types that were made", b.name);
             return Err(MpiError::new(Class::TYPE, text));
         }
-        self.get(handle).map(|_| ())
+        if self.get(handle)?.desc.is_f90() && self.f90.contains(&handle) {
+            let text = format!("{:#010x} is a type of a Fortran kind; it cannot be freed", handle.0);
+            return Err(MpiError::new(Class::TYPE, text));
+        }
+        Ok(())
+    }
+
+    /// Adds a type that is not freed.
+    pub(super) fn add_f90(&mut self, desc: TypeDesc) -> Result<Datatype> {
+        let handle = self.derived.insert(TypeEntry::new(Arc::new(desc), true, ""))?;
+        self.f90.push(handle);
+        Ok(handle)
+    }
+
+    /// Returns the type that was made by the same request of Fortran.
+    pub(super) fn f90_of(&self, combiner: Combiner, items: &[Item]) -> Option<Datatype> {
+        let is_it = |handle: &&Datatype| {
+            let envelope = self.derived.find(**handle).map(|entry| &entry.desc.envelope);
+            envelope.is_some_and(|e| e.combiner == combiner && e.items == items)
+        };
+        self.f90.iter().find(is_it).copied()
+    }
+
+    /// Returns the handle of a type that is predefined.
+    fn predefined(&self, desc: &TypeDesc) -> Option<Datatype> {
+        desc.handle().or_else(|| self.f90_of(desc.envelope.combiner, &desc.envelope.items))
     }
 
     /// Removes a type. Whatever uses it goes on with it.
@@ -177,7 +204,17 @@ impl Types {
 
     /// Number of types that were made and not freed.
     pub fn live(&self) -> usize {
-        self.derived.len() - BASICS.iter().filter(|b| b.handle.0 >> 30 == 0b10).count()
+        let stay = BASICS.iter().filter(|b| b.handle.0 >> 30 == 0b10).count() + self.f90.len();
+        self.derived.len() - stay
+    }
+
+    /// Names of the types that were made and not freed, or their handles.
+    pub(crate) fn live_names(&self) -> impl Iterator<Item = String> {
+        let made = |handle: &Datatype| basic(*handle).is_none() && !self.f90.contains(handle);
+        self.derived.iter().filter(move |(handle, _)| made(handle)).map(|(handle, entry)| match &entry.name {
+            name if name.is_empty() => format!("datatype {:#010x}", handle.0),
+            name => name.clone(),
+        })
     }
 
     /// Returns the arguments that made a type: the numbers, and handles of the types. Types that
@@ -191,7 +228,7 @@ impl Types {
             let text = "a predefined datatype has no contents; ask for its envelope first";
             return Err(MpiError::new(Class::TYPE, text));
         }
-        let part = |part: &Arc<TypeDesc>| match part.handle() {
+        let part = |part: &Arc<TypeDesc>| match self.predefined(part) {
             Some(predefined) => Ok(predefined),
             None => self.derived.insert(TypeEntry::new(Arc::clone(part), true, "")),
         };

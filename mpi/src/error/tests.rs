@@ -41,6 +41,13 @@ fn the_numbers_of_texts_begin_anew_without_meeting_a_bare_class() {
 }
 
 #[test]
+fn classes_of_the_tool_interface_have_their_names() {
+    let said = Codes::new().string(Class::T_INVALID_INDEX.0).expect("a class");
+    assert!(said.starts_with("MPI_T_ERR_INVALID_INDEX: "), "{said}");
+    assert_eq!(format!("{:?}", Class::T_NOT_INITIALIZED), "MPI_T_ERR_NOT_INITIALIZED");
+}
+
+#[test]
 fn no_code_is_an_error() {
     let codes = Codes::new();
     for code in [-1, i32::MIN, 54, 127, LASTCODE + 1, i32::MAX] {
@@ -76,10 +83,14 @@ fn users_remove_what_they_added() {
     assert!(codes.remove_class(class).expect_err("it has a code").text.contains("1 codes"));
     assert!(codes.remove_class(code).is_err());
     codes.add_string(code, "text").expect("a code");
+    assert!(codes.remove_code(code).expect_err("it has a text").text.contains("MPI_Remove_error_string"));
     codes.remove_string(code).expect("a code");
     assert_eq!(codes.string(code), Ok(String::new()));
     codes.remove_code(code).expect("a code");
     assert!(codes.class(code).is_err());
+    codes.add_string(class, "text").expect("a class");
+    assert!(codes.remove_class(class).expect_err("it has a text").text.contains("MPI_Remove_error_string"));
+    codes.remove_string(class).expect("a class");
     codes.remove_class(class).expect("no code is left");
     assert!(codes.class(class).is_err());
     assert_eq!(codes.last_used(), LASTCODE);

@@ -1,6 +1,6 @@
 //! Buffered sends.
 
-use netmod_mpi::consts::BSEND_OVERHEAD;
+use netmod_mpi::consts::{BSEND_OVERHEAD, BUFFER_AUTOMATIC};
 use netmod_mpi::{Class, Mpi};
 
 use crate::job::{WORLD, ints, meet, recv, run};
@@ -66,6 +66,60 @@ fn small_messages_leave_nothing_behind() {
                 assert_eq!(recv(mpi, 1, 0, tag, WORLD).expect("recv").0, [tag]);
                 meet(mpi, WORLD);
             }
+        }
+    });
+}
+
+#[test]
+fn a_communicator_has_a_buffer_of_its_own() {
+    run(2, |mpi, me| {
+        let mut own = mpi.comm_dup(WORLD).expect("dup");
+        if me == 1 {
+            meet(mpi, WORLD);
+            for comm in [own, WORLD] {
+                assert_eq!(recv(mpi, LARGE, 0, 1, comm).expect("recv").0, vec![1; LARGE]);
+            }
+        } else {
+            let each = 4 * LARGE as i64 + BSEND_OVERHEAD;
+            mpi.comm_attach_buffer(own, 4096, each).expect("attach");
+            let again = mpi.comm_attach_buffer(own, 4096, each).expect_err("attached");
+            assert_eq!(again.class, Class::BUFFER);
+            let mut data = vec![1; LARGE];
+            mpi.bsend(ints(&mut data), 1, 1, own).expect("it fits");
+            let full = mpi.bsend(ints(&mut data), 1, 1, own).expect_err("full");
+            assert_eq!((full.class, full.comm), (Class::BUFFER, Some(own.0)));
+            let none = mpi.bsend(ints(&mut data), 1, 1, WORLD).expect_err("no buffer");
+            assert!(none.text.contains("no buffer is attached"), "{}", none.text);
+            mpi.buffer_attach(BUFFER_AUTOMATIC, -1).expect("attach");
+            mpi.bsend(ints(&mut data), 1, 1, WORLD).expect("there is always room");
+            let mut flushes = [mpi.comm_iflush_buffer(own), mpi.buffer_iflush()].map(|f| f.expect("iflush"));
+            for flush in &mut flushes {
+                assert!(!mpi.test(flush).expect("test").0, "nobody has received the message");
+            }
+            meet(mpi, WORLD);
+            mpi.waitall(&mut flushes, |_, _, error| assert!(error.is_none())).expect("flushed");
+            mpi.comm_flush_buffer(own).expect("flush");
+            assert_eq!(mpi.comm_detach_buffer(own), Ok((4096, each)));
+            assert_eq!(mpi.buffer_detach(), Ok((BUFFER_AUTOMATIC, 0)));
+        }
+        mpi.comm_free(&mut own).expect("free");
+        assert_eq!(mpi.comm_detach_buffer(own).expect_err("no communicator").class, Class::COMM);
+    });
+}
+
+#[test]
+fn messages_of_a_freed_communicator_leave_its_buffer() {
+    run(2, |mpi, me| {
+        let mut own = mpi.comm_dup(WORLD).expect("dup");
+        if me == 0 {
+            mpi.comm_attach_buffer(own, BUFFER_AUTOMATIC, 0).expect("attach");
+            mpi.bsend(ints(&mut vec![1; LARGE]), 1, 1, own).expect("it fits");
+            mpi.comm_free(&mut own).expect("free");
+            meet(mpi, WORLD);
+        } else {
+            meet(mpi, WORLD);
+            assert_eq!(recv(mpi, LARGE, 0, 1, own).expect("recv").0, vec![1; LARGE]);
+            mpi.comm_free(&mut own).expect("free");
         }
     });
 }

@@ -138,3 +138,25 @@ fn bad_arguments_are_told_before_anything_is_sent() {
         assert_eq!((total, UNDEFINED), ([1], -32766));
     });
 }
+
+#[test]
+fn operations_with_requests_do_not_match_blocking_ones() {
+    run(3, |mpi, me| {
+        let (mut mine, mut total) = ([me + 1], [0]);
+        let start = |mine: &mut [i32], total: &mut [i32]| {
+            mpi.iallreduce(ints(mine), ints(total), sum(), WORLD).expect("iallreduce")
+        };
+        // Programs exist that mix the order of both.
+        let mut request = if me == 1 {
+            let mut request = start(&mut mine, &mut total);
+            assert!(!mpi.test(&mut request).expect("test").0, "the others have not begun");
+            mpi.barrier(WORLD).expect("barrier");
+            request
+        } else {
+            mpi.barrier(WORLD).expect("barrier");
+            start(&mut mine, &mut total)
+        };
+        mpi.wait(&mut request).expect("wait");
+        assert_eq!(total, [6]);
+    });
+}

@@ -62,7 +62,7 @@ fn too_many_communicators_are_told() {
                 Err(e) => break e,
             }
         };
-        assert_eq!((all.len(), error.class), (2046, Class::OTHER));
+        assert_eq!((all.len(), error.class), (2045, Class::OTHER));
         assert!(error.text.contains("no context id is left"), "{}", error.text);
         mpi.comm_free(&mut all[1000]).expect("free");
         all[1000] = mpi.comm_dup(WORLD).expect("one is free again");

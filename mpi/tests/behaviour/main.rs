@@ -12,5 +12,6 @@ mod messages;
 mod operations;
 mod persistent;
 mod requests;
+mod sessions;
 mod threads;
 mod topologies;

@@ -75,8 +75,11 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
         How::None => {
             let ignored: Vec<String> = function.arguments.iter().map(|a| safe(&a.name)).collect();
             // The tool interface has no error handlers, and is used without the library.
-            let way = if group == "tool" { "missing_tool" } else { "missing" };
-            format!("{way}! {{ {names} ({arguments})\n    {object} ({}) }}\n", ignored.join(", "))
+            let (way, about) = match group {
+                "tool" => ("missing_tool", format!("{};", tool_class(function))),
+                _ => ("missing", object),
+            };
+            format!("{way}! {{ {names} ({arguments})\n    {about} ({}) }}\n", ignored.join(", "))
         }
         How::Hand | How::Sized => {
             let mut list = vec!["mpi".to_owned()];
@@ -178,28 +181,34 @@ fn passed(argument: &Argument, large: bool, interface: Interface) -> String {
     }
 }
 
-/// The object whose error handler is called: that of the table, or the communicator of a request.
+/// The object whose error handler is called, unless the error names another communicator.
 fn object(function: &Function, interface: Interface) -> String {
-    let Some(name) = &function.object else {
-        let request = function.arguments.iter().any(|a| ["ioreq", "req", "reqs"].contains(&a.role.as_str()));
-        return if request { "on Object::Request;" } else { "on Object::None;" }.to_owned();
-    };
+    let Some(name) = &function.object else { return "on Object::None;".to_owned() };
     let bare = name.trim_start_matches('*');
     let argument = function.arguments.iter().find(|a| a.name == bare);
     match argument.map(|a| a.role.trim_start_matches("io")) {
-        Some("comm") => {
-            let (comm, at) = (safe(bare), bare.len() < name.len());
+        Some(kind @ ("comm" | "session")) => {
+            let (handle, at) = (safe(bare), bare.len() < name.len());
             let number = match (interface, at) {
-                (Interface::Mpich, false) => comm,
-                (Interface::Mpich, true) => format!("look({comm})"),
-                (Interface::Standard, false) => format!("{comm}.number()"),
-                (Interface::Standard, true) => format!("Handle::look({comm}).number()"),
+                (Interface::Mpich, false) => handle,
+                (Interface::Mpich, true) => format!("look({handle})"),
+                (Interface::Standard, false) => format!("{handle}.number()"),
+                (Interface::Standard, true) => format!("Handle::look({handle}).number()"),
             };
-            format!("on Object::Comm({number});")
+            format!("on Object::{}({number});", if kind == "comm" { "Comm" } else { "Session" })
         }
         Some("win") => "on Object::Win;".to_owned(),
-        Some("session") => "on Object::Session;".to_owned(),
         Some("file") => "on Object::File;".to_owned(),
         _ => "on Object::None;".to_owned(),
+    }
+}
+
+/// The class of the error of a function about a variable that does not exist: what names it.
+fn tool_class(function: &Function) -> &'static str {
+    let mut named = function.arguments.iter().filter(|a| a.role != "t_pvar_session");
+    match named.next() {
+        Some(a) if a.role == "str" => "T_INVALID_NAME",
+        Some(a) if a.role == "int" && a.name.ends_with("_index") => "T_INVALID_INDEX",
+        _ => "T_INVALID_HANDLE",
     }
 }

@@ -1,9 +1,10 @@
-//! The buffer of buffered sends.
+//! The buffers of buffered sends: that of the process, and those of communicators.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 
 use netmod_mpi::Mpi;
 use netmod_mpi::error::{Class, MpiError, Result};
+use netmod_mpi::handle::Comm;
 
 use crate::convert::OutCount;
 
@@ -11,8 +12,25 @@ pub fn buffer_attach(mpi: &Mpi, buffer: *mut c_void, size: i64) -> Result<()> {
     mpi.buffer_attach(buffer.expose_provenance(), size)
 }
 
+pub fn comm_attach_buffer(mpi: &Mpi, comm: c_int, buffer: *mut c_void, size: i64) -> Result<()> {
+    mpi.comm_attach_buffer(Comm(comm as u32), buffer.expose_provenance(), size)
+}
+
 pub unsafe fn buffer_detach(mpi: &Mpi, buffer: *mut c_void, size: OutCount) -> Result<()> {
-    let (memory, length) = mpi.buffer_detach()?;
+    // SAFETY: as the caller promises.
+    unsafe { tell(mpi.buffer_detach()?, buffer, size) }
+}
+
+pub unsafe fn comm_detach_buffer(mpi: &Mpi, comm: c_int, buffer: *mut c_void, size: OutCount) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe { tell(mpi.comm_detach_buffer(Comm(comm as u32))?, buffer, size) }
+}
+
+/// Writes address and size of a buffer.
+///
+/// # Safety
+/// `buffer` is NULL or points to a pointer, and `size` to a number of the caller.
+unsafe fn tell((memory, length): (usize, i64), buffer: *mut c_void, size: OutCount) -> Result<()> {
     if buffer.is_null() {
         return Err(MpiError::new(Class::ARG, "the pointer for the address of the buffer is NULL"));
     }

@@ -1,16 +1,17 @@
-//! Datatypes, addresses, and packed data.
+//! Datatypes and addresses.
 
 use core::ffi::{c_char, c_int, c_void};
 
 use netmod_mpi::datatype::{Darray, Form};
-use netmod_mpi::handle::{Comm, Datatype};
+use netmod_mpi::handle::Datatype;
 use netmod_mpi::{Class, Mpi, MpiError, Result, Status, consts};
 
 use super::comm::OBJECT_NAME;
 use super::group::length;
+pub use super::pack::{pack, pack_external, pack_external_size, pack_size, unpack, unpack_external};
 use super::request::{change, status};
 use crate::Abi;
-use crate::convert::{Counts, MpiStatus, OutCount, Types, buffer, put, put_text, slice};
+use crate::convert::{Counts, MpiStatus, OutCount, Types, put, put_text, slice};
 
 /// The sum of an address and a displacement.
 pub fn aint_add(base: i64, displacement: i64) -> isize {
@@ -383,48 +384,6 @@ pub unsafe fn status_set_elements(mpi: &Mpi, at: *mut MpiStatus, handle: c_int, 
 pub unsafe fn status_set_elements_x(mpi: &Mpi, at: *mut MpiStatus, handle: c_int, count: i64) -> Result<()> {
     // SAFETY: as the caller promises.
     unsafe { status_set_elements(mpi, at, handle, count) }
-}
-
-pub unsafe fn pack(
-    mpi: &Mpi,
-    from: *const c_void,
-    count: i64,
-    handle: c_int,
-    to: *mut c_void,
-    size: i64,
-    position: OutCount,
-    comm: c_int,
-) -> Result<()> {
-    // SAFETY: the caller's buffers and memory.
-    unsafe {
-        let mut at = position.get()?;
-        mpi.pack(buffer(from, count, handle), to.cast(), size, &mut at, Comm(comm as u32))?;
-        position.put(at)
-    }
-}
-
-pub unsafe fn unpack(
-    mpi: &Mpi,
-    from: *const c_void,
-    size: i64,
-    position: OutCount,
-    to: *mut c_void,
-    count: i64,
-    handle: c_int,
-    comm: c_int,
-) -> Result<()> {
-    // SAFETY: the caller's buffers and memory.
-    unsafe {
-        let mut at = position.get()?;
-        mpi.unpack(from.cast(), size, &mut at, buffer(to, count, handle), Comm(comm as u32))?;
-        position.put(at)
-    }
-}
-
-pub unsafe fn pack_size(mpi: &Mpi, count: i64, handle: c_int, comm: c_int, size: OutCount) -> Result<()> {
-    mpi.comm_size(Comm(comm as u32))?;
-    // SAFETY: the caller's memory.
-    unsafe { size.put_or_undefined(mpi.pack_size(count, datatype(handle))?) }
 }
 
 /// The names of MPI-1.

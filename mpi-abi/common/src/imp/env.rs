@@ -18,11 +18,21 @@ const NO_RANK: i32 = -1;
 /// Bytes of `MPI_MAX_LIBRARY_VERSION_STRING`.
 const VERSION_TEXT: usize = 8192;
 
-/// Initializes the library. An error ends the process, since nobody could have set a handler.
+/// Initializes `MPI_COMM_WORLD`. An error ends the process, since nobody could have set a handler.
 fn start(name: &str, required: c_int) -> c_int {
     if calls::was_initialized() {
         on_stderr(&format_args!("{name} was called a second time: a process initializes MPI once"));
         std::process::exit(1)
+    }
+    start_library(name, required);
+    calls::begin_world();
+    0
+}
+
+/// Takes the library into use, unless a session has. An error ends the process.
+pub(super) fn start_library(name: &str, required: c_int) {
+    if calls::library().is_some() {
+        return;
     }
     panics_end_the_process();
     let started = Mpi::init_from_env(required, CODES.clone()).and_then(|mpi| {
@@ -31,12 +41,9 @@ fn start(name: &str, required: c_int) -> c_int {
         others::tell(rank);
         calls::begin(mpi)
     });
-    match started {
-        Ok(()) => 0,
-        Err(error) => {
-            on_stderr(&format_args!("{name}: {error}"));
-            std::process::exit(1)
-        }
+    if let Err(error) = started {
+        on_stderr(&format_args!("{name}: {error}"));
+        std::process::exit(1)
     }
 }
 
@@ -105,11 +112,10 @@ pub fn wtick() -> f64 {
     env::wtick()
 }
 
-/// Ends the library in this process.
+/// Ends `MPI_COMM_WORLD` in this process, and the library unless a session uses it.
 pub fn finalize(mpi: &Mpi) -> Result<()> {
-    mpi.finalize()?;
-    calls::end();
-    Ok(())
+    calls::end_world();
+    calls::end_if_unused(mpi)
 }
 
 /// Ends the job, whatever the communicator is: processes cannot go on without their peers.

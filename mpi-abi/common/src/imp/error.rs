@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use netmod_mpi::handle::{Comm, Errhandler};
+use netmod_mpi::handle::{Comm, Errhandler, Session};
 use netmod_mpi::{Class, Mpi, MpiError, Result, UserErrhandler};
 
 use crate::Abi;
@@ -48,7 +48,7 @@ macro_rules! creates {
     };
 }
 
-creates! { comm_create_errhandler errhandler_create }
+creates! { comm_create_errhandler errhandler_create session_create_errhandler win_create_errhandler }
 
 /// The name of MPI-1 for `comm_set_errhandler`.
 pub fn errhandler_set(mpi: &Mpi, comm: c_int, errhandler: c_int) -> Result<()> {
@@ -66,6 +66,15 @@ pub fn comm_call_errhandler(mpi: &Mpi, comm: c_int, code: c_int) -> Result<()> {
     mpi.comm_get_errhandler(Comm(comm as u32))?;
     let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
     calls::dispatch(mpi, "MPI_Comm_call_errhandler", Object::Comm(comm), &error, code);
+    Ok(())
+}
+
+pub fn session_call_errhandler(mpi: &Mpi, session: c_int, code: c_int) -> Result<()> {
+    // An object that does not exist is an error of this call.
+    let mut handler = mpi.session_get_errhandler(Session(session as u32))?;
+    mpi.errhandler_free(&mut handler)?;
+    let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
+    calls::dispatch(mpi, "MPI_Session_call_errhandler", Object::Session(session), &error, code);
     Ok(())
 }
 

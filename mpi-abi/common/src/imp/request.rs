@@ -3,6 +3,7 @@
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use netmod_mpi::consts::UNDEFINED;
 use netmod_mpi::handle::Request;
 use netmod_mpi::{Class, GreqFunctions, Mpi, MpiError, Result, Status};
 
@@ -119,7 +120,7 @@ pub unsafe fn waitany(
     unsafe {
         let (found, said) = mpi.waitany(requests(all, n)?)?;
         put(at, found)?;
-        put(status, said)
+        put(status, said?)
     }
 }
 
@@ -133,10 +134,11 @@ pub unsafe fn testany(
 ) -> Result<()> {
     // SAFETY: the caller's array and memory.
     unsafe {
-        let (found, done, said) = mpi.testany(requests(all, n)?)?;
-        put(flag, done)?;
+        let ended = mpi.testany(requests(all, n)?)?;
+        put(flag, ended.is_some())?;
+        let Some((found, said)) = ended else { return put(at, UNDEFINED) };
         put(at, found)?;
-        if done { put(status, said) } else { Ok(()) }
+        put(status, said?)
     }
 }
 

@@ -12,8 +12,8 @@ free! { MPI_Finalized PMPI_Finalized [] (flag: *mut c_int) -> code
     { imp::env::finalized(flag) } }
 entry! { MPI_Free_mem PMPI_Free_mem [] (base: *mut c_void)
     on Object::None; |mpi| imp::env::free_mem(mpi, base) }
-missing! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info (hw_info: *mut c_int)
-    on Object::None; (hw_info) }
+entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info [] (hw_info: *mut c_int)
+    on Object::None; |mpi| { let done_ = mpi.get_hw_resource_info(); let hw_info_ = done_?; put(hw_info, hw_info_)?; Ok(()) } }
 free! { MPI_Get_library_version PMPI_Get_library_version [] (version: *mut c_char, resultlen: *mut c_int) -> code
     { imp::env::get_library_version::<Interface>(version, resultlen) } }
 entry! { MPI_Get_processor_name PMPI_Get_processor_name [] (name: *mut c_char, resultlen: *mut c_int)

@@ -69,7 +69,7 @@ missing! { MPIX_Recv_enqueue PMPIX_Recv_enqueue (buf: *mut c_void, count: c_int,
 missing! { MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, status) }
 missing! { MPIX_Request_is_complete PMPIX_Request_is_complete (request: c_int)
-    on Object::Request; (request) }
+    on Object::None; (request) }
 missing! { MPIX_Send_enqueue PMPIX_Send_enqueue (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm) }
 missing! { MPIX_Send_enqueue_c PMPIX_Send_enqueue_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
@@ -121,6 +121,6 @@ missing! { MPIX_Type_iov_len PMPIX_Type_iov_len (datatype: c_int, max_iov_bytes:
 missing! { MPIX_Wait_enqueue PMPIX_Wait_enqueue (request: *mut c_int, status: *mut MpiStatus)
     on Object::None; (request, status) }
 missing! { MPIX_Waitall_enqueue PMPIX_Waitall_enqueue (count: c_int, array_of_requests: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::Request; (count, array_of_requests, array_of_statuses) }
+    on Object::None; (count, array_of_requests, array_of_statuses) }
 missing! { MPIX_Win_create_errhandler_x PMPIX_Win_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
     on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }

@@ -22,14 +22,14 @@ entry! { MPI_Pack PMPI_Pack [let inbuf = inbuf.memory(); let datatype = datatype
     on Object::Comm(comm.number()); |mpi| imp::datatype::pack(mpi, inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), OutCount::from(position), comm) }
 entry! { MPI_Pack_c PMPI_Pack_c [let inbuf = inbuf.memory(); let datatype = datatype.number(); let outbuf = outbuf.memory(); let comm = comm.number();] (inbuf: *const c_void, incount: i64, datatype: Handle, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: Handle)
     on Object::Comm(comm.number()); |mpi| imp::datatype::pack(mpi, inbuf, incount, datatype, outbuf, outsize, OutCount::from(position), comm) }
-missing! { MPI_Pack_external PMPI_Pack_external (datarep: *const c_char, inbuf: *const c_void, incount: c_int, datatype: Handle, outbuf: *mut c_void, outsize: isize, position: *mut isize)
-    on Object::None; (datarep, inbuf, incount, datatype, outbuf, outsize, position) }
-missing! { MPI_Pack_external_c PMPI_Pack_external_c (datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: Handle, outbuf: *mut c_void, outsize: i64, position: *mut i64)
-    on Object::None; (datarep, inbuf, incount, datatype, outbuf, outsize, position) }
-missing! { MPI_Pack_external_size PMPI_Pack_external_size (datarep: *const c_char, incount: c_int, datatype: Handle, size: *mut isize)
-    on Object::None; (datarep, incount, datatype, size) }
-missing! { MPI_Pack_external_size_c PMPI_Pack_external_size_c (datarep: *const c_char, incount: i64, datatype: Handle, size: *mut i64)
-    on Object::None; (datarep, incount, datatype, size) }
+entry! { MPI_Pack_external PMPI_Pack_external [let inbuf = inbuf.memory(); let datatype = datatype.number(); let outbuf = outbuf.memory();] (datarep: *const c_char, inbuf: *const c_void, incount: c_int, datatype: Handle, outbuf: *mut c_void, outsize: isize, position: *mut isize)
+    on Object::None; |mpi| imp::datatype::pack_external(mpi, datarep, inbuf, i64::from(incount), datatype, outbuf, outsize as i64, OutCount::from(position)) }
+entry! { MPI_Pack_external_c PMPI_Pack_external_c [let inbuf = inbuf.memory(); let datatype = datatype.number(); let outbuf = outbuf.memory();] (datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: Handle, outbuf: *mut c_void, outsize: i64, position: *mut i64)
+    on Object::None; |mpi| imp::datatype::pack_external(mpi, datarep, inbuf, incount, datatype, outbuf, outsize as i64, OutCount::from(position)) }
+entry! { MPI_Pack_external_size PMPI_Pack_external_size [let datatype = datatype.number();] (datarep: *const c_char, incount: c_int, datatype: Handle, size: *mut isize)
+    on Object::None; |mpi| imp::datatype::pack_external_size(mpi, datarep, i64::from(incount), datatype, OutCount::from(size)) }
+entry! { MPI_Pack_external_size_c PMPI_Pack_external_size_c [let datatype = datatype.number();] (datarep: *const c_char, incount: i64, datatype: Handle, size: *mut i64)
+    on Object::None; |mpi| imp::datatype::pack_external_size(mpi, datarep, incount, datatype, OutCount::from(size)) }
 entry! { MPI_Pack_size PMPI_Pack_size [let datatype = datatype.number(); let comm = comm.number();] (incount: c_int, datatype: Handle, comm: Handle, size: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::datatype::pack_size(mpi, i64::from(incount), datatype, comm, OutCount::from(size)) }
 entry! { MPI_Pack_size_c PMPI_Pack_size_c [let datatype = datatype.number(); let comm = comm.number();] (incount: i64, datatype: Handle, comm: Handle, size: *mut i64)
@@ -50,12 +50,12 @@ entry! { MPI_Type_create_darray PMPI_Type_create_darray [let rank = numbers::ran
     on Object::None; |mpi| imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, false) }
 entry! { MPI_Type_create_darray_c PMPI_Type_create_darray_c [let rank = numbers::rank_in(rank); let mut array_of_distribs_io = Ints::of(array_of_distribs, ndims, numbers::distribution_in); let array_of_distribs = array_of_distribs_io.at(); let mut array_of_dargs_io = Ints::of(array_of_dargs, ndims, numbers::darg_in); let array_of_dargs = array_of_dargs_io.at(); let order = numbers::order_in(order); let oldtype = oldtype.number(); let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: *const i64, array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int, order: c_int, oldtype: Handle, newtype: *mut Handle)
     on Object::None; |mpi| imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, true) }
-missing! { MPI_Type_create_f90_complex PMPI_Type_create_f90_complex (p: c_int, r: c_int, newtype: *mut Handle)
-    on Object::None; (p, r, newtype) }
-missing! { MPI_Type_create_f90_integer PMPI_Type_create_f90_integer (r: c_int, newtype: *mut Handle)
-    on Object::None; (r, newtype) }
-missing! { MPI_Type_create_f90_real PMPI_Type_create_f90_real (p: c_int, r: c_int, newtype: *mut Handle)
-    on Object::None; (p, r, newtype) }
+entry! { MPI_Type_create_f90_complex PMPI_Type_create_f90_complex [let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (p: c_int, r: c_int, newtype: *mut Handle)
+    on Object::None; |mpi| { let done_ = mpi.type_create_f90_complex(p, r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+entry! { MPI_Type_create_f90_integer PMPI_Type_create_f90_integer [let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (r: c_int, newtype: *mut Handle)
+    on Object::None; |mpi| { let done_ = mpi.type_create_f90_integer(r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+entry! { MPI_Type_create_f90_real PMPI_Type_create_f90_real [let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (p: c_int, r: c_int, newtype: *mut Handle)
+    on Object::None; |mpi| { let done_ = mpi.type_create_f90_real(p, r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
 entry! { MPI_Type_create_hindexed PMPI_Type_create_hindexed [let oldtype = oldtype.number(); let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: Handle, newtype: *mut Handle)
     on Object::None; |mpi| imp::datatype::type_create_hindexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false) }
 entry! { MPI_Type_create_hindexed_c PMPI_Type_create_hindexed_c [let oldtype = oldtype.number(); let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: Handle, newtype: *mut Handle)
@@ -110,8 +110,8 @@ entry! { MPI_Type_get_true_extent_c PMPI_Type_get_true_extent_c [let datatype = 
     on Object::None; |mpi| imp::datatype::type_get_true_extent(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) }
 entry! { MPI_Type_get_true_extent_x PMPI_Type_get_true_extent_x [let datatype = datatype.number();] (datatype: Handle, true_lb: *mut i64, true_extent: *mut i64)
     on Object::None; |mpi| imp::datatype::type_get_true_extent_x(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) }
-missing! { MPI_Type_get_value_index PMPI_Type_get_value_index (value_type: Handle, index_type: Handle, pair_type: *mut Handle)
-    on Object::None; (value_type, index_type, pair_type) }
+entry! { MPI_Type_get_value_index PMPI_Type_get_value_index [let value_type = value_type.number(); let index_type = index_type.number(); let mut pair_type_io = OutHandle::new(pair_type, Kind::DATATYPE); let pair_type = pair_type_io.at();] (value_type: Handle, index_type: Handle, pair_type: *mut Handle)
+    on Object::None; |mpi| { let done_ = mpi.type_get_value_index(Datatype(value_type as u32), Datatype(index_type as u32)); let pair_type_ = done_?; put(pair_type, pair_type_)?; Ok(()) } }
 entry! { MPI_Type_indexed PMPI_Type_indexed [let oldtype = oldtype.number(); let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: Handle, newtype: *mut Handle)
     on Object::None; |mpi| imp::datatype::type_indexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false) }
 entry! { MPI_Type_indexed_c PMPI_Type_indexed_c [let oldtype = oldtype.number(); let mut newtype_io = OutHandle::new(newtype, Kind::DATATYPE); let newtype = newtype_io.at();] (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: Handle, newtype: *mut Handle)
@@ -134,7 +134,7 @@ entry! { MPI_Unpack PMPI_Unpack [let inbuf = inbuf.memory(); let outbuf = outbuf
     on Object::Comm(comm.number()); |mpi| imp::datatype::unpack(mpi, inbuf, i64::from(insize), OutCount::from(position), outbuf, i64::from(outcount), datatype, comm) }
 entry! { MPI_Unpack_c PMPI_Unpack_c [let inbuf = inbuf.memory(); let outbuf = outbuf.memory(); let datatype = datatype.number(); let comm = comm.number();] (inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Handle, comm: Handle)
     on Object::Comm(comm.number()); |mpi| imp::datatype::unpack(mpi, inbuf, insize, OutCount::from(position), outbuf, outcount, datatype, comm) }
-missing! { MPI_Unpack_external PMPI_Unpack_external (datarep: *const c_char, inbuf: *const c_void, insize: isize, position: *mut isize, outbuf: *mut c_void, outcount: c_int, datatype: Handle)
-    on Object::None; (datarep, inbuf, insize, position, outbuf, outcount, datatype) }
-missing! { MPI_Unpack_external_c PMPI_Unpack_external_c (datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Handle)
-    on Object::None; (datarep, inbuf, insize, position, outbuf, outcount, datatype) }
+entry! { MPI_Unpack_external PMPI_Unpack_external [let inbuf = inbuf.memory(); let outbuf = outbuf.memory(); let datatype = datatype.number();] (datarep: *const c_char, inbuf: *const c_void, insize: isize, position: *mut isize, outbuf: *mut c_void, outcount: c_int, datatype: Handle)
+    on Object::None; |mpi| imp::datatype::unpack_external(mpi, datarep, inbuf, insize as i64, OutCount::from(position), outbuf, i64::from(outcount), datatype) }
+entry! { MPI_Unpack_external_c PMPI_Unpack_external_c [let inbuf = inbuf.memory(); let outbuf = outbuf.memory(); let datatype = datatype.number();] (datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: Handle)
+    on Object::None; |mpi| imp::datatype::unpack_external(mpi, datarep, inbuf, insize as i64, OutCount::from(position), outbuf, outcount, datatype) }

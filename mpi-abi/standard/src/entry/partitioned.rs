@@ -3,13 +3,13 @@
 use crate::prelude::*;
 
 missing! { MPI_Parrived PMPI_Parrived (request: Handle, partition: c_int, flag: *mut c_int)
-    on Object::Request; (request, partition, flag) }
+    on Object::None; (request, partition, flag) }
 missing! { MPI_Pready PMPI_Pready (partition: c_int, request: Handle)
-    on Object::Request; (partition, request) }
+    on Object::None; (partition, request) }
 missing! { MPI_Pready_list PMPI_Pready_list (length: c_int, array_of_partitions: *const c_int, request: Handle)
-    on Object::Request; (length, array_of_partitions, request) }
+    on Object::None; (length, array_of_partitions, request) }
 missing! { MPI_Pready_range PMPI_Pready_range (partition_low: c_int, partition_high: c_int, request: Handle)
-    on Object::Request; (partition_low, partition_high, request) }
+    on Object::None; (partition_low, partition_high, request) }
 missing! { MPI_Precv_init PMPI_Precv_init (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
     on Object::Comm(comm.number()); (buf, partitions, count, datatype, dest, tag, comm, info, request) }
 missing! { MPI_Precv_init_c PMPI_Precv_init_c (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)

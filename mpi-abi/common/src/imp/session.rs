@@ -1,0 +1,53 @@
+//! Sessions.
+
+use core::ffi::{c_char, c_int};
+
+use netmod_mpi::consts::THREAD_MULTIPLE;
+use netmod_mpi::handle::{Errhandler, Info, Session};
+use netmod_mpi::{Mpi, Result};
+
+use super::env::start_library;
+pub use super::error::{session_call_errhandler, session_create_errhandler};
+use crate::calls::{self, Object};
+use crate::convert::{get, put, put_text};
+
+/// Opens a session. The first use of the library is at the highest thread level, since those that
+/// follow may want any.
+pub unsafe fn session_init(info: c_int, errhandler: c_int, session: *mut c_int) -> c_int {
+    const NAME: &str = "MPI_Session_init";
+    start_library(NAME, THREAD_MULTIPLE);
+    calls::run(NAME, Object::None, |mpi| {
+        let made = mpi.session_init(Info(info as u32), Errhandler(errhandler as u32))?;
+        // SAFETY: the caller's memory.
+        unsafe { put(session, made) }
+    })
+}
+
+pub unsafe fn session_finalize(mpi: &Mpi, session: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe {
+        let mut handle = Session(get(session)? as u32);
+        mpi.session_finalize(&mut handle)?;
+        put(session, handle)?;
+    }
+    calls::end_if_unused(mpi)
+}
+
+pub unsafe fn session_get_nth_pset(
+    mpi: &Mpi,
+    session: c_int,
+    info: c_int,
+    n: c_int,
+    length: *mut c_int,
+    name: *mut c_char,
+) -> Result<()> {
+    let found = mpi.session_get_nth_pset(Session(session as u32), Info(info as u32), n)?;
+    // SAFETY: the caller's memory, which has room for as many bytes as it says.
+    unsafe {
+        if let Some(room) = usize::try_from(get(length)?).ok().filter(|room| *room > 0) {
+            put_text(name, room, found)?;
+        }
+        // With the byte at its end.
+        put(length, found.len() as i64 + 1)
+    }
+}
