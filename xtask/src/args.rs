@@ -26,7 +26,7 @@ jobs
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
-  suite      a test suite of others on the MPI library, fetched and built first: mpich
+  suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 

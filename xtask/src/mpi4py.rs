@@ -12,7 +12,7 @@ use crate::options::Options;
 /// The variable that names the folder to the tests.
 pub(crate) const VARIABLE: &str = "NETMOD_TEST_PYTHON";
 
-const PACKAGE: &str = "mpi4py==4.1.2";
+pub(crate) const PACKAGE: &str = "mpi4py==4.1.2";
 
 /// Returns the folder: from the environment, from an earlier run, or a new one.
 ///

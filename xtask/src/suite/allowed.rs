@@ -9,6 +9,13 @@ pub(crate) struct Exception {
     reason: String,
 }
 
+impl Exception {
+    /// Returns the test and the reason.
+    pub(super) fn into_parts(self) -> (String, String) {
+        (self.key, self.reason)
+    }
+}
+
 /// Reads a list: comments, and lines of a key, a tab and a reason.
 ///
 /// # Errors

@@ -7,6 +7,7 @@ mod allowed;
 mod judge;
 mod launch;
 mod lines;
+mod mpi4py;
 mod mpich;
 mod report;
 mod source;
@@ -58,8 +59,9 @@ fn folder(suite: &str) -> PathBuf {
 pub(crate) fn suite(name: Option<&str>, asked: &Asked) -> Result<(), String> {
     let outcomes = match name {
         Some("mpich") => mpich::run(asked)?,
-        Some(other) => return Err(format!("there is no suite {other}; there is mpich")),
-        None => return Err("suite wants a name: mpich".into()),
+        Some("mpi4py") => mpi4py::run(asked)?,
+        Some(other) => return Err(format!("there is no suite {other}; there are mpich and mpi4py")),
+        None => return Err("suite wants a name: mpich or mpi4py".into()),
     };
     if asked.list {
         return Ok(());
