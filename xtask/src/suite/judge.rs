@@ -7,7 +7,7 @@ use super::report::Verdict;
 const LINES: usize = 4;
 const COLUMNS: usize = 160;
 
-/// What is known of a job when it has ended.
+/// A job that has ended: its status, and what it has printed.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     /// Status of the launcher; none if a signal has ended it.

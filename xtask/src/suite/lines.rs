@@ -1,6 +1,7 @@
-//! Lists of tests, as MPICH's suite has them: a program, its number of ranks, and words `KEY=VALUE`.
+//! Lists of tests, as MPICH's suite has them: a program, its number of ranks, and words
+//! `KEY=VALUE`.
 
-/// How a test tells that it has passed.
+/// The way in which a test tells that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expects {
     /// Ends with status 0, and prints that there were no errors and nothing else.
@@ -93,8 +94,8 @@ fn line(list: &str, line: &str) -> Result<Test, String> {
                     _ => return Err(fault()),
                 }
             }
-            // What MPICH itself does not pass, what goes beyond MPI, locks among parallel runs, and a
-            // version of MPI that all have: these tests run, too.
+            // These tests run, too: MPICH's known failures, those beyond MPI, those that lock
+            // parallel runs out, and those of a version of MPI.
             "xfail" | "strict" | "mpix" | "lock" | "mpiversion" => {}
             _ => return Err(format!("{key} is not known")),
         }

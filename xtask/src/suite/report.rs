@@ -1,11 +1,11 @@
-//! What is printed of a suite: progress, one line of JSON a test, and a table.
+//! Reports of a suite: progress, one line of JSON a test, and a table.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::json;
 
-/// What became of a test.
+/// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Passed,
