@@ -244,7 +244,9 @@ impl Mpi {
         let State { dev, objects } = state;
         if dev.config().mpi_leaks == "yes" {
             let rank = dev.rank();
-            objects.unfreed().iter().for_each(|line| eprintln!("rank {rank}: MPI_Finalize: {line}"));
+            for line in objects.unfreed() {
+                on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
+            }
         }
         let left = dev.finalize();
         drop(objects);

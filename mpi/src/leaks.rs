@@ -41,6 +41,6 @@ impl Left {
             true => String::new(),
             false => format!(" ({}{more})", self.names.join(", ")),
         };
-        format!("{} {} not freed{names}; {} frees them", self.count, self.what, self.free)
+        format!("{} not freed: {}{names}; {} frees them", self.what, self.count, self.free)
     }
 }

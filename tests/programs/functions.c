@@ -137,7 +137,7 @@ static void errors_and_infos(void)
     CHECK(class == MPI_ERR_TYPE);
     /* A function that is not there yet says so through the error handler. */
     code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    code = MPI_T_init_thread(MPI_THREAD_SINGLE, &n);
+    code = MPI_Unpublish_name("a service", MPI_INFO_NULL, "a port");
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_UNSUPPORTED_OPERATION);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);

@@ -117,9 +117,9 @@ fn what_was_not_freed_is_told_if_it_is_asked_for() {
     };
     let lines = told("yes", &["leak"]);
     for (line, words) in lines.iter().zip([
-        "1 communicators not freed (the workers); MPI_Comm_free",
-        "1 datatypes not freed (datatype 0x8c",
-        "1 infos not freed; MPI_Info_free",
+        "communicators not freed: 1 (the workers); MPI_Comm_free",
+        "datatypes not freed: 1 (datatype 0x8c",
+        "infos not freed: 1; MPI_Info_free",
     ]) {
         assert!(line.contains(words), "{words}: {line}");
     }
