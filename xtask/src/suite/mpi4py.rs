@@ -130,7 +130,8 @@ fn judge(ended: &Ended, limit: u64) -> Verdict {
     let mut failed: Vec<&str> = Vec::new();
     for line in ended.output.lines() {
         let name = line.strip_prefix("ERROR: ").or_else(|| line.strip_prefix("FAIL: "));
-        if let Some(name) = name
+        // Behind it there may be the line of another rank.
+        if let Some(name) = name.and_then(|name| name.split_inclusive(')').next())
             && !failed.contains(&name)
         {
             failed.push(name);
@@ -242,8 +243,7 @@ mod tests {
 
     #[test]
     fn failed_tests_are_named_once_with_an_error() {
-        let output =
-            "ERROR: testA (m.C.testA)\nValueError: bad\nERROR: testA (m.C.testA)\nFAIL: testB (m.C.testB)\n";
+        let output = "ERROR: testA (m.C.testA)\nValueError: bad\nERROR: testA (m.C.testA)ERROR: testA\nFAIL: testB (m.C.testB)\n";
         let said = why(&ended(1, output));
         let lines = ["2 tests failed, status 1", "testA (m.C.testA)", "testB (m.C.testB)", "ValueError: bad"];
         assert_eq!(said.lines().collect::<Vec<_>>(), lines);
