@@ -107,6 +107,15 @@ int main(int argc, char **argv)
     CHECK(class_of(MPI_Wait(&request, &status)) == MPI_ERR_TRUNCATE);
     CHECK(calls == 3 && called_for != MPI_COMM_NULL);
 
+    /* The error of a status is the program's, whatever it says. */
+    status.MPI_SOURCE = MPI_ANY_SOURCE;
+    status.MPI_TAG = MPI_ANY_TAG;
+    MPI_Status_set_error(&status, 333);
+    MPI_Status_set_elements(&status, MPI_INT, 2);
+    MPI_Status_set_cancelled(&status, 0);
+    MPI_Status_get_error(&status, &count);
+    CHECK(count == 333 && status.MPI_ERROR == 333);
+
     MPI_Comm_free(&returning);
     printf("rank %d: handlers ok\n", rank);
     MPI_Finalize();

@@ -86,14 +86,34 @@ impl Status {
 
     /// Returns what the library understands.
     pub(crate) fn inner(&self) -> MpiStatus {
+        self.with_error(code_in(self.error))
+    }
+
+    /// Returns what the library understands, with the number of the error as it is.
+    pub(crate) fn plain(&self) -> MpiStatus {
+        self.with_error(self.error)
+    }
+
+    fn with_error(&self, error: c_int) -> MpiStatus {
         let [low, high, ..] = self.reserved;
-        let error = code_in(self.error);
         MpiStatus::new(numbers::rank_in(self.source), numbers::tag_in(self.tag), error, [low, high])
     }
 
     /// A status in which one can see what the library has written.
     pub(crate) fn unwritten() -> MpiStatus {
         MpiStatus::new(UNWRITTEN, 0, UNWRITTEN, [0; 2])
+    }
+
+    /// Writes what the library has made of [`Status::plain`].
+    ///
+    /// # Safety
+    /// `at` points to a status of the caller.
+    pub(crate) unsafe fn write_plain(at: *mut Status, inner: &MpiStatus) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            Status::write(at, inner);
+            (*at).error = inner.error;
+        }
     }
 
     /// Writes what the library has written, field by field.

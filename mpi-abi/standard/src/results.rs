@@ -108,6 +108,8 @@ impl Drop for OutInt {
 pub(crate) struct OutStatus {
     to: *mut Status,
     value: MpiStatus,
+    /// True if the error is the program's number, not the library's.
+    plain: bool,
 }
 
 impl OutStatus {
@@ -117,7 +119,7 @@ impl OutStatus {
     /// `to` is `MPI_STATUS_IGNORE` or points to a status of the caller, until the place is gone.
     #[inline]
     pub(crate) unsafe fn new(to: *mut Status) -> OutStatus {
-        OutStatus { to, value: Status::unwritten() }
+        OutStatus { to, value: Status::unwritten(), plain: false }
     }
 
     /// Creates a place with the status that is there.
@@ -126,8 +128,8 @@ impl OutStatus {
     /// As for [`OutStatus::new`].
     pub(crate) unsafe fn of(to: *mut Status) -> OutStatus {
         // SAFETY: as the caller promises.
-        let value = if to.is_null() { Status::unwritten() } else { unsafe { to.read() }.inner() };
-        OutStatus { to, value }
+        let value = if to.is_null() { Status::unwritten() } else { unsafe { to.read() }.plain() };
+        OutStatus { to, value, plain: true }
     }
 
     /// Returns its address for the library; NULL if the status is ignored.
@@ -142,7 +144,12 @@ impl Drop for OutStatus {
     fn drop(&mut self) {
         if !self.to.is_null() {
             // SAFETY: the caller's memory, as promised.
-            unsafe { Status::write(self.to, &self.value) };
+            unsafe {
+                match self.plain {
+                    true => Status::write_plain(self.to, &self.value),
+                    false => Status::write(self.to, &self.value),
+                }
+            }
         }
     }
 }
@@ -157,7 +164,7 @@ impl InStatus {
     /// `at` is NULL or points to a status of the caller.
     pub(crate) unsafe fn of(at: *const Status) -> InStatus {
         // SAFETY: as the caller promises.
-        InStatus((!at.is_null()).then(|| unsafe { at.read() }.inner()))
+        InStatus((!at.is_null()).then(|| unsafe { at.read() }.plain()))
     }
 
     /// Returns its address for the library; NULL if the caller's is.

@@ -209,7 +209,11 @@ pub unsafe fn change(at: *mut MpiStatus, how: impl FnOnce(&mut Status)) -> Resul
     unsafe {
         let mut new = status(at)?;
         how(&mut new);
-        put(at, new)
+        // The error is the program's: the status of nothing, when it is written, has none.
+        let error = (*at).error;
+        put(at, new)?;
+        (*at).error = error;
+        Ok(())
     }
 }
 

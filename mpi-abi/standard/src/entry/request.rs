@@ -22,7 +22,7 @@ entry! { MPI_Start PMPI_Start [let mut request_io = OutHandle::of(request, Kind:
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.start(&mut request_); put(request, request_)?; done_ } }
 entry! { MPI_Startall PMPI_Startall [let mut array_of_requests_io = Handles::of(array_of_requests, count, Kind::REQUEST); let array_of_requests = array_of_requests_io.at();] (count: c_int, array_of_requests: *mut Handle)
     on Object::None; |mpi| imp::request::startall(mpi, count, array_of_requests) }
-free! { MPI_Status_get_error PMPI_Status_get_error [let mut status_io = InStatus::of(status); let status = status_io.at(); let mut error_io = OutInt::new(error, code_out); let error = error_io.at();] (status: *const Status, error: *mut c_int) -> code
+free! { MPI_Status_get_error PMPI_Status_get_error [let mut status_io = InStatus::of(status); let status = status_io.at();] (status: *const Status, error: *mut c_int) -> code
     { imp::request::status_get_error(status, error) } }
 free! { MPI_Status_get_source PMPI_Status_get_source [let mut status_io = InStatus::of(status); let status = status_io.at(); let mut source_io = OutInt::new(source, numbers::rank_out); let source = source_io.at();] (status: *const Status, source: *mut c_int) -> code
     { imp::request::status_get_source(status, source) } }
@@ -30,7 +30,7 @@ free! { MPI_Status_get_tag PMPI_Status_get_tag [let mut status_io = InStatus::of
     { imp::request::status_get_tag(status, tag) } }
 entry! { MPI_Status_set_cancelled PMPI_Status_set_cancelled [let mut status_io = OutStatus::of(status); let status = status_io.at();] (status: *mut Status, flag: c_int)
     on Object::None; |mpi| imp::request::status_set_cancelled(mpi, status, flag) }
-free! { MPI_Status_set_error PMPI_Status_set_error [let mut status_io = OutStatus::of(status); let status = status_io.at(); let error = code_in(error);] (status: *mut Status, error: c_int) -> code
+free! { MPI_Status_set_error PMPI_Status_set_error [let mut status_io = OutStatus::of(status); let status = status_io.at();] (status: *mut Status, error: c_int) -> code
     { imp::request::status_set_error(status, error) } }
 free! { MPI_Status_set_source PMPI_Status_set_source [let mut status_io = OutStatus::of(status); let status = status_io.at(); let source = numbers::rank_in(source);] (status: *mut Status, source: c_int) -> code
     { imp::request::status_set_source(status, source) } }
