@@ -17,6 +17,9 @@ use crate::topo::Topology;
 /// Tags of collective operations; higher ones belong to the making of communicators.
 const TAGS: u32 = 1 << 30;
 
+/// The beginning of all keys of hints that MPI defines.
+const STANDARD_HINTS: &str = "mpi_";
+
 /// The part of a communicator that its messages need. Operations under way hold it, so that its
 /// contexts are not given away while they last.
 #[derive(Debug)]
@@ -326,15 +329,17 @@ impl Mpi {
             .unwrap_or_else(|_| format!("communicator {:#010x}", comm.0))
     }
 
-    /// Adds hints to a communicator (`MPI_Comm_set_info`).
+    /// Adds hints to a communicator (`MPI_Comm_set_info`). Keys that MPI does not define are
+    /// ignored, as it wants it of keys that a library does not know.
     ///
     /// # Errors
     /// A bad handle.
     pub fn comm_set_info(&self, comm: Comm, info: Info) -> Result<()> {
         self.with(|s| {
-            let pairs = s.objects.infos.pairs(info)?.to_vec();
+            let pairs: Vec<_> = s.objects.infos.pairs(info)?.to_vec();
+            let known = pairs.into_iter().filter(|(key, _)| key.starts_with(STANDARD_HINTS));
             let hints = &mut s.objects.comms.get_mut(comm)?.hints;
-            for (key, value) in pairs {
+            for (key, value) in known {
                 match hints.iter_mut().find(|(k, _)| *k == key) {
                     Some((_, old)) => *old = value,
                     None => hints.push((key, value)),

@@ -7,17 +7,20 @@ use ch3_shim::Vci;
 
 use crate::comm::{CommCore, Communicator};
 use crate::consts::{
-    COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_RESOURCE_GUIDED, COMM_TYPE_SHARED, UNDEFINED,
+    COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
+    COMM_TYPE_SHARED, UNDEFINED,
 };
 use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
 use crate::instance::{Mpi, Objects, State};
+use crate::inter::other_id;
 use crate::ranks::Ranks;
 use crate::request::Kind;
 use crate::status::Status;
 use crate::task::{Progress, Task};
+use crate::wish::Wish;
 
 /// A communicator whose context id is not agreed yet has these: nobody agrees on them.
 const INCOMPLETE: u32 = 2048;
@@ -71,26 +74,67 @@ impl Objects {
 
 /// A nonblocking duplication.
 struct Duplication {
-    agreement: Agreement,
+    stage: Stage,
     parent: Arc<CommCore>,
+    /// Both groups of an intercommunicator, which tell each other their ids.
+    both: Option<Party>,
     /// The communicator that is made.
     comm: Comm,
 }
 
+/// The stage of a duplication.
+enum Stage {
+    /// The local group agrees on an id.
+    Agree(Agreement),
+    /// Both groups tell each other theirs.
+    Tell(u32, GatherAll),
+}
+
+impl Duplication {
+    /// Goes as far as it can; true once the communicator is complete.
+    fn go_on(&mut self, vci: &mut Vci, objects: &mut Objects) -> Result<bool> {
+        if let Stage::Agree(agreement) = &mut self.stage {
+            let Some(id) = agreement.advance(vci, &mut objects.contexts)? else { return Ok(false) };
+            match self.both.take() {
+                Some(both) => {
+                    self.stage = Stage::Tell(id, GatherAll::new(both, id.to_le_bytes().to_vec()));
+                }
+                None => return self.complete(vci, objects, [id, id]).map(|()| true),
+            }
+        }
+        let Stage::Tell(id, told) = &mut self.stage else { return Ok(false) };
+        let Some(ids) = told.advance(vci)? else { return Ok(false) };
+        let ids = [*id, other_id(&self.parent, *id, &ids)];
+        self.complete(vci, objects, ids).map(|()| true)
+    }
+
+    fn complete(&self, vci: &mut Vci, objects: &mut Objects, ids: [u32; 2]) -> Result<()> {
+        let core = like(vci, &self.parent, ids)?;
+        core.set_handle(self.comm);
+        objects.comms.get_mut(self.comm)?.core = Arc::new(core);
+        Ok(())
+    }
+}
+
+/// Makes the core of a communicator with the groups of another one.
+fn like(vci: &mut Vci, parent: &CommCore, [id, other]: [u32; 2]) -> Result<CommCore> {
+    let (inn, group, me) = (channels(vci, id)?, Arc::clone(parent.group()), parent.rank());
+    Ok(match parent.remote() {
+        Some(remote) => {
+            let out = channels(vci, other)?;
+            CommCore::inter([id, other], inn, out, group, me, Arc::clone(remote))
+        }
+        None => CommCore::intra(id, inn, group, me),
+    })
+}
+
 impl Task for Duplication {
     fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
-        let done = match self.agreement.advance(vci, &mut objects.contexts) {
-            Ok(None) => return Progress::Blocked,
-            Ok(Some(id)) => channels(vci, id).and_then(|channels| {
-                let group = Arc::clone(self.parent.group());
-                let core = CommCore::intra(id, channels, group, self.parent.rank());
-                core.set_handle(self.comm);
-                objects.comms.get_mut(self.comm)?.core = Arc::new(core);
-                Ok(Status::EMPTY)
-            }),
-            Err(e) => Err(e),
-        };
-        Progress::Done(done)
+        match self.go_on(vci, objects) {
+            Ok(false) => Progress::Blocked,
+            Ok(true) => Progress::Done(Ok(Status::EMPTY)),
+            Err(e) => Progress::Done(Err(e)),
+        }
     }
 
     fn core(&self) -> Option<&CommCore> {
@@ -99,36 +143,6 @@ impl Task for Duplication {
 
     fn restart(&mut self, _: &mut Objects) -> Result<()> {
         Err(MpiError::new(Class::REQUEST, "a duplication is not persistent"))
-    }
-}
-
-/// This process's wish in a split.
-#[derive(Clone, Copy)]
-struct Wish {
-    /// `None`: it will be in no communicator.
-    color: Option<u64>,
-    key: i32,
-}
-
-impl Wish {
-    const LEN: usize = 13;
-
-    fn emit(self) -> Vec<u8> {
-        let mut record = Vec::with_capacity(Wish::LEN);
-        record.push(self.color.is_some().into());
-        record.extend(self.color.unwrap_or(0).to_le_bytes());
-        record.extend(self.key.to_le_bytes());
-        record
-    }
-
-    /// Reads everybody's wishes. A record has the length that this process has asked for.
-    fn parse(records: &[u8]) -> Vec<Wish> {
-        let wish = |record: &[u8; Wish::LEN]| {
-            let [joins, color @ .., a, b, c, d] = *record;
-            let color = u64::from_le_bytes(color);
-            Wish { color: (joins != 0).then_some(color), key: i32::from_le_bytes([a, b, c, d]) }
-        };
-        records.as_chunks().0.iter().map(wish).collect()
     }
 }
 
@@ -195,14 +209,14 @@ impl Mpi {
         let copies = self.copied_attrs(comm)?;
         self.with(|s| {
             let State { dev, objects } = s;
-            let parent = objects.intra_core(comm)?;
-            let channels = channels(dev, INCOMPLETE)?;
-            let core = CommCore::intra(INCOMPLETE, channels, Arc::clone(parent.group()), parent.rank());
+            let parent = objects.core(comm)?;
+            let core = like(dev, &parent, [INCOMPLETE; 2])?;
             let new = objects.add_comm(comm, core)?;
             objects.adopt_attrs(new, &copies)?;
             objects.copy_topology(comm, new)?;
-            let agreement = Agreement::new(Party::of_all(&parent), true);
-            let task = Duplication { agreement, parent, comm: new };
+            let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
+            let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
+            let task = Duplication { stage, parent, both, comm: new };
             let request = objects.requests.insert(Kind::Task(Some(Box::new(task))))?;
             Ok((new, request))
         })
@@ -220,7 +234,8 @@ impl Mpi {
     }
 
     /// Makes communicators of those processes that give the same color, in the order of keys
-    /// (`MPI_Comm_split`). Null for a process with the color [`UNDEFINED`].
+    /// (`MPI_Comm_split`). Null for a process with the color [`UNDEFINED`], and for one of an
+    /// intercommunicator whose color nobody in the other group gives.
     ///
     /// # Errors
     /// A bad handle or color; no context id.
@@ -229,8 +244,11 @@ impl Mpi {
             let text = format!("color is {color}; it is 0 or more, or MPI_UNDEFINED ({UNDEFINED})");
             return Err(MpiError::new(Class::ARG, text));
         }
-        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let core = self.with(|s| s.objects.core(comm))?;
         let wish = Wish { color: u64::try_from(color).ok(), key };
+        if core.remote().is_some() {
+            return self.split_inter(comm, &core, wish);
+        }
         let wishes = self.wishes(&core, wish)?;
         self.split(comm, &core, wish.color, &wishes)
     }
@@ -244,10 +262,9 @@ impl Mpi {
         if color.is_none() {
             return Ok(Comm::NULL);
         }
-        let mut members: Vec<u32> = (0..core.size()).filter(|r| wishes[*r as usize].color == color).collect();
-        members.sort_by_key(|r| wishes[*r as usize].key);
-        let me = members.iter().position(|r| *r == core.rank()).unwrap_or(0) as u32;
-        let places = members.iter().filter_map(|r| core.group().place(*r)).collect();
+        let places = Wish::places(wishes, color, core.group());
+        let own = core.group().place(core.rank());
+        let me = places.iter().position(|p| Some(*p) == own).unwrap_or(0) as u32;
         self.make(comm, id, Arc::new(Ranks::new(places)), me)
     }
 
@@ -258,7 +275,7 @@ impl Mpi {
     /// As [`Mpi::comm_split`]; a kind that MPI does not have.
     pub fn comm_split_type(&self, comm: Comm, split_type: i32, key: i32, info: Info) -> Result<Comm> {
         let guided = match split_type {
-            COMM_TYPE_SHARED | COMM_TYPE_HW_UNGUIDED | UNDEFINED => false,
+            COMM_TYPE_SHARED | COMM_TYPE_HW_UNGUIDED | COMM_TYPE_NEIGHBORHOOD | UNDEFINED => false,
             COMM_TYPE_HW_GUIDED | COMM_TYPE_RESOURCE_GUIDED => true,
             other => {
                 let text = format!("split_type is {other}; it is one of MPI_COMM_TYPE_ or MPI_UNDEFINED");
@@ -271,7 +288,7 @@ impl Mpi {
             let pairs = objects.infos.pairs(info)?;
             // The node is the only kind of hardware that is known.
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
-            let asks = known && split_type != UNDEFINED;
+            let asks = known && ![UNDEFINED, COMM_TYPE_NEIGHBORHOOD].contains(&split_type);
             let rank = dev.rank();
             let color = if asks { Some(dev.node_of(rank)?) } else { None };
             Ok((core, color))
@@ -304,8 +321,12 @@ impl Mpi {
     /// # Errors
     /// A bad handle; a group that is not part of the communicator; no context id.
     pub fn comm_create(&self, comm: Comm, group: Group) -> Result<Comm> {
-        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let core = self.with(|s| s.objects.core(comm))?;
         let (places, rank) = self.part_of(&core, group)?;
+        if core.remote().is_some() {
+            let wish = Wish { color: rank.map(|_| 0), key: rank.unwrap_or(0).cast_signed() };
+            return self.split_inter(comm, &core, wish);
+        }
         let id = self.agree(Agreement::new(Party::of_all(&core), rank.is_some()))?;
         match rank {
             Some(me) => self.make(comm, id, Arc::new(Ranks::new(places)), me),

@@ -39,6 +39,8 @@ pub const COMM_TYPE_HW_GUIDED: i32 = 2;
 pub const COMM_TYPE_HW_UNGUIDED: i32 = 3;
 /// Split by a kind of hardware resource that the info names.
 pub const COMM_TYPE_RESOURCE_GUIDED: i32 = 4;
+/// `MPIX_COMM_TYPE_NEIGHBORHOOD`, of MPICH: a network's neighbours, of which nothing is known.
+pub const COMM_TYPE_NEIGHBORHOOD: i32 = 5;
 
 /// Topology of a communicator with a graph.
 pub const GRAPH: i32 = 1;

@@ -16,6 +16,7 @@ use crate::instance::{Mpi, Objects, State};
 use crate::pt2pt::Target;
 use crate::ranks::Ranks;
 use crate::request::failure;
+use crate::wish::Wish;
 
 /// A group as it is told to the other one: its context id, and its processes.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,9 +42,9 @@ impl Side {
 
 impl Party {
     /// Makes the party of both groups of an intercommunicator, in an order that both know.
-    fn of_both(core: &Arc<CommCore>, remote: &Ranks) -> Party {
+    pub(crate) fn of_both(core: &Arc<CommCore>, remote: &Ranks) -> Party {
         let (own, other) = (core.group().places(), remote.places());
-        let own_first = own.first() < other.first();
+        let own_first = is_first(core);
         let (first, second) = if own_first { (own, other) } else { (other, own) };
         let before = if own_first { 0 } else { other.len() };
         Party {
@@ -53,6 +54,19 @@ impl Party {
             core: Arc::clone(core),
         }
     }
+}
+
+/// Returns the id of the other group; `ids` has one of each process of the party of both.
+pub(crate) fn other_id(core: &CommCore, own: u32, ids: &[u8]) -> u32 {
+    let ids = ids.as_chunks::<4>().0;
+    // A process of the other group is at the other end of the party.
+    let other = if is_first(core) { ids.last() } else { ids.first() };
+    other.map_or(own, |id| u32::from_le_bytes(*id))
+}
+
+/// Returns true if the local group comes first in the party of both.
+fn is_first(core: &CommCore) -> bool {
+    core.remote().is_none_or(|remote| core.group().places().first() < remote.places().first())
 }
 
 fn remote_of(core: &CommCore) -> Result<Arc<Ranks>> {
@@ -125,24 +139,51 @@ impl Mpi {
                 format!("process {common} of the job is in both groups; they must have none in common");
             return Err(MpiError::new(Class::COMM, text));
         }
-        self.make_inter(local, core, &other, id, remote)
+        let group = Arc::clone(core.group());
+        self.make_inter(local, [id, other.id], group, core.rank(), Arc::new(remote))
     }
 
     fn make_inter(
         &self,
         parent: Comm,
-        local: &CommCore,
-        other: &Side,
-        id: u32,
-        remote: Ranks,
+        ids: [u32; 2],
+        group: Arc<Ranks>,
+        me: u32,
+        remote: Arc<Ranks>,
     ) -> Result<Comm> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let (inn, out) = (channels(dev, id)?, channels(dev, other.id)?);
-            let group = Arc::clone(local.group());
-            let core = CommCore::inter([id, other.id], inn, out, group, local.rank(), Arc::new(remote));
-            objects.add_comm(parent, core)
+            let (inn, out) = (channels(dev, ids[0])?, channels(dev, ids[1])?);
+            objects.add_comm(parent, CommCore::inter(ids, inn, out, group, me, remote))
         })
+    }
+
+    /// Makes intercommunicators of those processes of both groups that wish for the same color, in
+    /// the order of keys. Null for a process that wishes for none, or whose color nobody in the
+    /// other group wishes for.
+    ///
+    /// # Errors
+    /// A bad handle; no context id.
+    pub(crate) fn split_inter(&self, inter: Comm, core: &Arc<CommCore>, wish: Wish) -> Result<Comm> {
+        let remote = remote_of(core)?;
+        let both = Party::of_both(core, &remote);
+        let wishes = Wish::parse(&self.gather_records(both.clone(), wish.emit())?);
+        let own_first = is_first(core);
+        let (first, second) = wishes.split_at(if own_first { core.size() } else { remote.size() } as usize);
+        let (own, other) = if own_first { (first, second) } else { (second, first) };
+        let others = Wish::places(other, wish.color, &remote);
+        let joins = wish.color.is_some() && !others.is_empty();
+        let id = self.agree(Agreement::new(Party::of_all(core), joins))?;
+        let told = Party { tag: core.next_tag(), ..both };
+        let ids = self.gather_records(told, id.to_le_bytes().to_vec())?;
+        if !joins {
+            return Ok(Comm::NULL);
+        }
+        let places = Wish::places(own, wish.color, core.group());
+        let place = core.group().place(core.rank());
+        let me = places.iter().position(|p| Some(*p) == place).unwrap_or(0) as u32;
+        let ids = [id, other_id(core, id, &ids)];
+        self.make_inter(inter, ids, Arc::new(Ranks::new(places)), me, Arc::new(Ranks::new(others)))
     }
 
     /// Exchanges data with the leader of the other group.
@@ -217,7 +258,7 @@ impl Mpi {
         let core = self.with(|s| s.objects.core(inter))?;
         let remote = remote_of(&core)?;
         let both = Party::of_both(&core, &remote);
-        let own_first = both.places.first() == core.group().places().first();
+        let own_first = is_first(&core);
         let said = self.gather_records(both.clone(), vec![u8::from(high)])?;
         let other = if own_first { said.last() } else { said.first() };
         let other_high = other.is_some_and(|high| *high != 0);
@@ -238,14 +279,8 @@ impl Mpi {
         let remote = remote_of(core)?;
         let id = self.agree(Agreement::new(Party::of_all(core), true))?;
         let both = Party::of_both(core, &remote);
-        // A process of the other group is at the other end of the party.
-        let own_first = both.places.first() == core.group().places().first();
         let ids = self.gather_records(both, id.to_le_bytes().to_vec())?;
-        let ids = ids.as_chunks::<4>().0;
-        let other = if own_first { ids.last() } else { ids.first() };
-        let other =
-            Side { id: other.map_or(id, |id| u32::from_le_bytes(*id)), places: Arc::clone(remote.places()) };
-        let remote = Ranks::new(Arc::clone(&other.places));
-        self.make_inter(inter, core, &other, id, remote)
+        let ids = [id, other_id(core, id, &ids)];
+        self.make_inter(inter, ids, Arc::clone(core.group()), core.rank(), remote)
     }
 }

@@ -55,6 +55,7 @@ mod task;
 pub mod topo;
 mod turns;
 mod wait;
+mod wish;
 
 pub use attr::{AttrFns, AttrValue};
 pub use datatype::Buf;

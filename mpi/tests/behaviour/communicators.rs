@@ -1,6 +1,8 @@
 //! Communicators: who is in them, that their messages do not meet, that their ids return.
 
-use netmod_mpi::consts::{ANY_SOURCE, COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL};
+use netmod_mpi::consts::{
+    ANY_SOURCE, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL,
+};
 use netmod_mpi::handle::{Comm, Group, Info, Request};
 use netmod_mpi::{Class, Mpi};
 
@@ -182,8 +184,9 @@ fn processes_of_a_node_are_found() {
         let mut comm = mpi.comm_split_type(WORLD, COMM_TYPE_SHARED, me, Info::NULL).expect("split");
         assert_eq!(mpi.comm_size(comm), Ok(3));
         mpi.comm_disconnect(&mut comm).expect("disconnect");
-        let none = mpi.comm_split_type(WORLD, UNDEFINED, 0, Info::NULL).expect("split");
-        assert!(none.is_null());
+        for kind in [UNDEFINED, COMM_TYPE_NEIGHBORHOOD] {
+            assert!(mpi.comm_split_type(WORLD, kind, 0, Info::NULL).expect("split").is_null());
+        }
         assert_eq!(
             mpi.comm_split_type(WORLD, 77, 0, Info::NULL).expect_err("no such kind").class,
             Class::ARG
@@ -196,14 +199,17 @@ fn names_and_hints() {
     run(1, |mpi, _| {
         assert_eq!(mpi.comm_get_name(WORLD), Ok("MPI_COMM_WORLD".to_owned()));
         let info = mpi.info_create().expect("info");
-        mpi.info_set(info, "hint", "yes").expect("set");
+        let hint = "mpi_assert_exact_length";
+        mpi.info_set(info, hint, "true").expect("set");
+        mpi.info_set(info, "unheard_of", "yes").expect("set");
         let comm = mpi.comm_dup_with_info(WORLD, info).expect("dup");
         assert_eq!(mpi.comm_get_name(comm), Ok(String::new()));
         let long = "é".repeat(100);
         mpi.comm_set_name(comm, &long).expect("name");
         assert_eq!(mpi.comm_get_name(comm).expect("name").len(), 126);
         let hints = mpi.comm_get_info(comm).expect("info");
-        assert_eq!(mpi.info_get(hints, "hint"), Ok(Some("yes".to_owned())));
+        assert_eq!(mpi.info_get(hints, hint), Ok(Some("true".to_owned())));
+        assert_eq!(mpi.info_get(hints, "unheard_of"), Ok(None));
         for info in [info, hints] {
             mpi.info_free(&mut { info }).expect("free");
         }
@@ -270,6 +276,94 @@ fn two_groups_are_merged() {
         }
         assert_eq!(mpi.intercomm_merge(half, true).expect_err("intra").class, Class::COMM);
         for comm in [half, inter] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
+    });
+}
+
+/// Sends a number to each process of the other group; returns those that come, by rank.
+fn hear_all(mpi: &Mpi, inter: Comm, value: i32) -> Vec<i32> {
+    let others = mpi.comm_remote_size(inter).expect("remote size");
+    for peer in 0..others {
+        send(mpi, &[value], peer, 9, inter).expect("send");
+    }
+    (0..others).map(|peer| recv(mpi, 1, peer, 9, inter).expect("recv").0[0]).collect()
+}
+
+#[test]
+fn two_groups_are_split_into_pairs_of_groups() {
+    run(6, |mpi, me| {
+        let (half, inter) = halves(mpi, me, 6);
+        let (low, rank) = (me < 3, me % 3);
+        // Colors 0 and 1 are in both groups, color 2 in one of them only. Keys turn the order.
+        let color = if rank == 2 { 0 } else { rank };
+        let part = mpi.comm_split(inter, color, -rank).expect("split");
+        let expected = match (color, low) {
+            (0, true) => vec![5, 3],
+            (0, false) => vec![2, 0],
+            (_, true) => vec![4],
+            (_, false) => vec![1],
+        };
+        assert_eq!(hear_all(mpi, part, me), expected);
+        assert_eq!(mpi.comm_rank(part), Ok(i32::from(color == 0 && rank == 0)));
+        let again = mpi.comm_split(part, 0, 0).expect("split");
+        assert_eq!(hear_all(mpi, again, me), expected);
+        let alone = mpi.comm_split(inter, if low { 7 } else { 8 }, 0).expect("split");
+        assert!(alone.is_null(), "the other group has no such color");
+        let none = if me == 1 { UNDEFINED } else { 0 };
+        let mut most = mpi.comm_split(inter, none, 0).expect("split");
+        assert_eq!(most.is_null(), me == 1);
+        if !most.is_null() {
+            let others = if low { vec![3, 4, 5] } else { vec![0, 2] };
+            assert_eq!(hear_all(mpi, most, me), others);
+            mpi.comm_free(&mut most).expect("free");
+        }
+        for comm in [part, again, half, inter] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
+    });
+}
+
+#[test]
+fn parts_of_two_groups_make_a_communicator() {
+    run(5, |mpi, me| {
+        let (half, inter) = halves(mpi, me, 5);
+        let group = mpi.comm_group(inter).expect("group");
+        // The last process of each group, then its first.
+        let last = mpi.group_size(group).expect("size") - 1;
+        let some = mpi.group_incl(group, &[last, 0]).expect("incl");
+        let mut made = mpi.comm_create(inter, some).expect("create");
+        let low = me < 2;
+        assert_eq!(made.is_null(), me == 3);
+        if !made.is_null() {
+            assert_eq!(hear_all(mpi, made, me), if low { vec![4, 2] } else { vec![1, 0] });
+            mpi.comm_free(&mut made).expect("free");
+        }
+        let nobody = mpi.comm_create(inter, if low { some } else { Group::EMPTY }).expect("create");
+        assert!(nobody.is_null(), "the other group is empty");
+        for group in [group, some] {
+            mpi.group_free(&mut { group }).expect("free");
+        }
+        for comm in [half, inter] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
+    });
+}
+
+#[test]
+fn duplications_of_two_groups_go_on_beside_other_calls() {
+    run(5, |mpi, me| {
+        let (half, inter) = halves(mpi, me, 5);
+        let (one, a) = mpi.comm_idup(inter).expect("idup");
+        let (two, b) = mpi.comm_idup(inter).expect("idup");
+        let three = mpi.comm_dup(inter).expect("dup");
+        mpi.waitall(&mut [b, a], |_, _, error| assert!(error.is_none())).expect("waitall");
+        let others = if me < 2 { vec![2, 3, 4] } else { vec![0, 1] };
+        for comm in [one, two, three] {
+            assert_eq!(hear_all(mpi, comm, me), others);
+            assert_eq!(mpi.comm_compare(comm, inter), Ok(CONGRUENT));
+        }
+        for comm in [one, two, three, half, inter] {
             mpi.comm_free(&mut { comm }).expect("free");
         }
     });
