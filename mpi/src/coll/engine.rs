@@ -1,12 +1,17 @@
 //! Runs schedules: one step after the other, over anything that carries messages.
+//!
+//! Every message has the length that its receiver expects. Another length tells that processes have
+//! given different arguments, or that the sender has failed. A process that has failed goes on, and
+//! sends empty messages in place of its data. All that depend on it fail, too, and nobody waits for
+//! a message that does not come.
 
 use std::sync::Arc;
 
 use netmod_core::Segment;
 
 use super::memory::{Memory, Work};
-use super::schedule::{Schedule, Step};
-use crate::error::{MpiError, Result};
+use super::schedule::{Data, Schedule, Step};
+use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::op::{Kernel, UserOp};
 
@@ -27,11 +32,8 @@ pub trait Wire {
     /// Nothing was started.
     fn recv(&mut self, from: u32, room: Segment) -> Result<Self::Req>;
 
-    /// Uses a message up if it is over; `None` if it is not.
-    fn take(&mut self, req: Self::Req) -> Option<Result<()>>;
-
-    /// Asks for a message to be given up. It is over soon.
-    fn cancel(&mut self, req: Self::Req);
+    /// Uses a message up if it is over, and returns its bytes; `None` if it is not.
+    fn take(&mut self, req: Self::Req) -> Option<Result<usize>>;
 }
 
 /// The state of a run after it has gone as far as it can.
@@ -68,6 +70,14 @@ impl core::fmt::Debug for Reducer {
     }
 }
 
+/// A message under way.
+#[derive(Clone, Copy, Debug)]
+struct Pending<R> {
+    req: R,
+    /// Bytes that are expected; `None` for one that leaves.
+    bytes: Option<usize>,
+}
+
 /// A schedule that is run.
 #[derive(Debug)]
 pub struct Active<R> {
@@ -75,7 +85,7 @@ pub struct Active<R> {
     memory: Memory,
     reducer: Reducer,
     next: usize,
-    pending: Vec<R>,
+    pending: Vec<Pending<R>>,
     failed: Option<Box<MpiError>>,
 }
 
@@ -99,17 +109,21 @@ impl<R: Copy> Active<R> {
 
     /// Goes as far as it can without waiting. Once it is over, it must not be called again.
     pub fn advance<W: Wire<Req = R>>(&mut self, wire: &mut W) -> Advance {
-        while self.failed.is_none() {
-            let Some(step) = self.schedule.steps.get(self.next) else { break };
+        while let Some(step) = self.schedule.steps.get(self.next) {
             match step {
                 Step::Send { to, from } => {
-                    let data = self.memory.segment(from);
-                    self.started(wire.send(*to, data));
+                    let count = if self.failed.is_none() { from.count } else { 0 };
+                    let data = self.memory.segment(&Data { count, ..*from });
+                    let begun = wire.send(*to, data);
+                    self.started(begun, None);
                 }
                 Step::Recv { from, into } => {
                     let room = self.memory.segment(into);
-                    self.started(wire.recv(*from, room));
+                    let begun = wire.recv(*from, room);
+                    let bytes = into.bytes();
+                    self.started(begun, Some(bytes));
                 }
+                Step::Copy { .. } | Step::Reduce { .. } if self.failed.is_some() => {}
                 Step::Copy { from, into } => self.memory.copy(from, into),
                 Step::Reduce { from, into } => match &self.reducer {
                     Reducer::Kernel(kernel) => self.memory.reduce(*kernel, from, into),
@@ -136,30 +150,39 @@ impl<R: Copy> Active<R> {
         }
     }
 
-    fn started(&mut self, begun: Result<R>) {
+    fn started(&mut self, begun: Result<R>, bytes: Option<usize>) {
         match begun {
-            Ok(req) => self.pending.push(req),
-            Err(e) => self.failed = Some(e),
+            Ok(req) => self.pending.push(Pending { req, bytes }),
+            Err(e) => {
+                self.failed.get_or_insert(e);
+            }
         }
     }
 
     /// Uses up the messages that are over. Returns true if none is left.
     fn settle<W: Wire<Req = R>>(&mut self, wire: &mut W) -> bool {
         let failed = &mut self.failed;
-        self.pending.retain(|req| match wire.take(*req) {
-            None => true,
-            Some(Ok(())) => false,
-            Some(Err(e)) => {
-                failed.get_or_insert(e);
-                false
-            }
+        self.pending.retain(|Pending { req, bytes }| {
+            let fault = match (wire.take(*req), *bytes) {
+                (None, _) => return true,
+                (Some(Ok(got)), Some(wanted)) if got != wanted => other_length(got, wanted),
+                (Some(Ok(_)), _) => return false,
+                (Some(Err(e)), _) => e,
+            };
+            failed.get_or_insert(fault);
+            false
         });
-        if self.failed.is_some() {
-            // The operation is lost: its buffers are to be given back soon.
-            self.pending.iter().for_each(|req| wire.cancel(*req));
-        }
         self.pending.is_empty()
     }
+}
+
+#[cold]
+fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
+    let text = format!(
+        "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
+         operation has failed there"
+    );
+    MpiError::new(Class::TRUNCATE, text)
 }
 
 impl<R> Drop for Active<R> {

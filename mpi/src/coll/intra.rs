@@ -58,8 +58,8 @@ impl Plan<'_> {
                     Some(self.whole(Base::Send, send)?)
                 };
                 let all = if me == root { Some(self.parts(Base::Recv, recv, n)?) } else { None };
-                if me == root {
-                    self.distinct(send, recv)?;
+                if let Some(all) = all {
+                    self.apart(mine.as_slice(), &[all.part(me * all.count, all.count)])?;
                 }
                 gather::gather(&mut self.b, root, mine, all);
             }
@@ -71,6 +71,7 @@ impl Plan<'_> {
                     Some(self.whole(Base::Send, send)?)
                 };
                 let blocks = if me == root { self.blocks(Base::Recv, recv, n)? } else { Vec::new() };
+                self.apart(mine.as_slice(), &blocks)?;
                 gather::gatherv(&mut self.b, root, mine, &blocks);
             }
             Call::Scatter { send, recv, root } => {
@@ -81,8 +82,8 @@ impl Plan<'_> {
                     Some(self.whole(Base::Recv, recv)?)
                 };
                 let all = if me == root { Some(self.parts(Base::Send, send, n)?) } else { None };
-                if me == root {
-                    self.distinct(send, recv)?;
+                if let Some(all) = all {
+                    self.apart(&[all.part(me * all.count, all.count)], mine.as_slice())?;
                 }
                 gather::scatter(&mut self.b, root, all, mine);
             }
@@ -94,18 +95,20 @@ impl Plan<'_> {
                     Some(self.whole(Base::Recv, recv)?)
                 };
                 let blocks = if me == root { self.blocks(Base::Send, send, n)? } else { Vec::new() };
+                self.apart(&blocks, mine.as_slice())?;
                 gather::scatterv(&mut self.b, root, &blocks, mine);
             }
             Call::Allgather { send, recv } => {
                 self.distinct(send, recv)?;
                 let mine = self.optional(Base::Send, send)?;
                 let all = self.parts(Base::Recv, recv, n)?;
+                self.apart(mine.as_slice(), &[all.part(me * all.count, all.count)])?;
                 allgather::allgather(&mut self.b, mine, all);
             }
             Call::Allgatherv { send, recv } => {
-                self.distinct(send, &recv.base())?;
                 let mine = self.optional(Base::Send, send)?;
                 let blocks = self.blocks(Base::Recv, recv, n)?;
+                self.apart(mine.as_slice(), &blocks)?;
                 allgather::allgatherv(&mut self.b, mine, &blocks);
             }
             Call::Alltoall { send, recv } => {
@@ -117,6 +120,9 @@ impl Plan<'_> {
             Call::Alltoallv { send, recv } => {
                 let from = if send.is_in_place() { None } else { Some(self.blocks(Base::Send, send, n)?) };
                 let into = self.blocks(Base::Recv, recv, n)?;
+                if let Some(from) = from.as_ref().filter(|_| self.send.base() == self.recv.base()) {
+                    self.apart(from, &into)?;
+                }
                 alltoall::alltoallv(&mut self.b, from.as_deref(), &into);
             }
             Call::Reduce { send, recv, op, root } => self.reduce(send, recv, *op, *root)?,
@@ -133,7 +139,8 @@ impl Plan<'_> {
                 scan::scan(&mut self.b, facts, mine, result);
             }
             // Process 0 has no result.
-            Call::Exscan { send, op, .. } if me == 0 && !send.is_in_place() => {
+            Call::Exscan { send, recv, op } if me == 0 && !send.is_in_place() => {
+                self.distinct(send, recv)?;
                 let facts = self.operation(*op, send)?;
                 let mine = self.whole(Base::Send, send)?;
                 scan::exscan(&mut self.b, facts, mine, mine);

@@ -2,6 +2,7 @@
 //!
 //! They are checked when they are taken, once; the schedules rely on it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::engine::Reducer;
@@ -104,6 +105,25 @@ impl Plan<'_> {
             return Err(bad(Class::BUFFER, text.into()));
         }
         Ok(())
+    }
+
+    /// Returns the address of the first byte of data; `None` if there is none.
+    fn first_byte(&self, data: &Data) -> Option<usize> {
+        let base = if data.base == Base::Send { &self.send } else { &self.recv };
+        let lb = self.descs.get(data.elem.ty.0 as usize).map_or(0, |desc| desc.true_lb());
+        let first = base.base().addr().wrapping_add_signed(data.at as isize).wrapping_add_signed(lb as isize);
+        (data.count > 0 && data.elem.size > 0).then_some(first)
+    }
+
+    /// Checks that none of the blocks that are written begins where one begins that is read.
+    pub(super) fn apart(&self, read: &[Data], written: &[Data]) -> Result<()> {
+        let read: HashSet<usize> = read.iter().filter_map(|d| self.first_byte(d)).collect();
+        let same = written.iter().position(|d| self.first_byte(d).is_some_and(|at| read.contains(&at)));
+        let Some(block) = same else { return Ok(()) };
+        let text = format!(
+            "block {block} of the receive buffer begins where data to send does; give MPI_IN_PLACE or two buffers"
+        );
+        Err(bad(Class::BUFFER, text))
     }
 
     /// Prepares an operation on the elements of a buffer.

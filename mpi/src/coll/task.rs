@@ -156,14 +156,10 @@ impl Wire for Carrier<'_> {
         Ok(self.vci.irecv_raw(room, place, self.tag, self.core.coll)?)
     }
 
-    fn take(&mut self, req: RawReq) -> Option<Result<()>> {
+    fn take(&mut self, req: RawReq) -> Option<Result<usize>> {
         if !self.vci.is_finished(req) {
             return None;
         }
-        Some(self.vci.take_raw(req).map(drop).map_err(|e| failure(e, self.core)))
-    }
-
-    fn cancel(&mut self, req: RawReq) {
-        self.vci.cancel_raw(req);
+        Some(self.vci.take_raw(req).map(|status| status.len).map_err(|e| failure(e, self.core)))
     }
 }

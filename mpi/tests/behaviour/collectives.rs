@@ -160,3 +160,32 @@ fn operations_with_requests_do_not_match_blocking_ones() {
         assert_eq!(total, [6]);
     });
 }
+
+#[test]
+fn a_block_that_is_sent_and_written_is_an_error() {
+    run(3, |mpi, me| {
+        let mut data = [0; 6];
+        let all = data.as_mut_ptr();
+        // SAFETY: places of two integers each within the array, which lives until the end.
+        let place = |rank: i32| unsafe { Buf::new(all.wrapping_add(2 * rank as usize).cast(), 2, INT) };
+        let (counts, displs) = ([2; 3], [0, 2, 4]);
+        // SAFETY: these blocks are the array.
+        let blocks = || unsafe { Blocks::new(all.cast(), &counts, &displs, INT) };
+        let class = |result: netmod_mpi::Result<()>| result.expect_err("the same memory").class;
+        assert_eq!(class(mpi.allgather(place(me), place(0), WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.allgatherv(place(me), blocks(), WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.gather(place(me), place(0), me, WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.gatherv(place(me), blocks(), me, WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.scatter(place(0), place(me), me, WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.scatterv(blocks(), place(me), me, WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.alltoallv(blocks(), blocks(), WORLD)), Class::BUFFER);
+        assert_eq!(class(mpi.exscan(place(0), place(0), sum(), WORLD)), Class::BUFFER);
+        // One address may serve both if the blocks are apart.
+        let mut both: Vec<i32> = (0..6).map(|i| if i < 3 { 10 * me + i } else { -1 }).collect();
+        let at = both.as_mut_ptr();
+        // SAFETY: these blocks are the first and the second half of the list.
+        let half = |from: i64| unsafe { Blocks::new(at.cast(), &[1; 3], &[from, from + 1, from + 2], INT) };
+        mpi.alltoallv(half(0), half(3), WORLD).expect("alltoallv");
+        assert_eq!(both[3..], [me, 10 + me, 20 + me]);
+    });
+}

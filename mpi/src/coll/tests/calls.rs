@@ -51,8 +51,8 @@ fn run(
     let runs: Vec<Active<usize>> = all.iter_mut().enumerate().map(plan).collect();
     let network = Network::new(what, all.len());
     match m {
-        Some(_) => network.of_groups(n).drive(runs),
-        None => network.drive(runs),
+        Some(_) => network.of_groups(n).succeed(runs),
+        None => network.succeed(runs),
     }
 }
 
@@ -313,7 +313,7 @@ fn on_grid(what: &str, cart: &Topology, all: &mut [Memory], call: impl Fn(&mut M
         call(memory).plan(&types, &ops, (me, n), Peers::Neighbours(&around)).unwrap()
     };
     let runs: Vec<Active<usize>> = all.iter_mut().enumerate().map(plan).collect();
-    Network::new(what, n).drive(runs);
+    Network::new(what, n).succeed(runs);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn all_processes_get_the_same_bits() {
                 call.plan(&types, &ops, (me, n), Peers::Group).unwrap()
             };
             let runs: Vec<Active<usize>> = all.iter_mut().enumerate().map(plan).collect();
-            Network::new("allreduce", n).drive(runs);
+            Network::new("allreduce", n).succeed(runs);
             let bits: Vec<u64> = all.iter().map(|m| m[1].to_bits()).collect();
             assert!(bits.iter().all(|b| *b == bits[0]), "{op:?}, {n} processes: {bits:x?}");
         }

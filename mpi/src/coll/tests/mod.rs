@@ -2,6 +2,7 @@
 //! other, and the result is compared with the definition.
 
 mod calls;
+mod mismatches;
 mod moves;
 mod network;
 mod reductions;

@@ -10,7 +10,7 @@ use netmod_core::{RxBytes, Segment};
 use super::Process;
 use crate::coll::{Active, Advance, Memory, Reducer, Wire};
 use crate::datatype::TypeDesc;
-use crate::error::Result;
+use crate::error::{Class, MpiError, Result};
 
 enum Payload {
     /// Copied when it was sent.
@@ -31,8 +31,10 @@ pub struct Network {
     /// Processes of the first of two groups; 0 if there is one.
     first: usize,
     channels: BTreeMap<(usize, usize), Channel>,
-    /// True for each request that is over.
-    over: Vec<bool>,
+    /// The bytes of each request that is over.
+    over: Vec<Option<Result<usize>>>,
+    /// True if messages may have other lengths than their receivers expect.
+    mismatched: bool,
     dice: u64,
 }
 
@@ -44,12 +46,26 @@ struct Port<'a> {
 impl Network {
     pub fn new(what: &str, n: usize) -> Network {
         let dice = 0x2545_f491_4f6c_dd1d ^ (n as u64) << 7 ^ what.len() as u64;
-        Network { what: what.into(), n, first: 0, channels: BTreeMap::new(), over: Vec::new(), dice }
+        Network {
+            what: what.into(),
+            n,
+            first: 0,
+            channels: BTreeMap::new(),
+            over: Vec::new(),
+            mismatched: false,
+            dice,
+        }
     }
 
     /// Makes it the network of two groups, the first of `n` processes. Each numbers its own first.
     pub fn of_groups(mut self, n: usize) -> Network {
         self.first = n;
+        self
+    }
+
+    /// Lets processes send other lengths than are expected.
+    pub fn of_mismatched(mut self) -> Network {
+        self.mismatched = true;
         self
     }
 
@@ -67,7 +83,7 @@ impl Network {
     }
 
     fn request(&mut self) -> usize {
-        self.over.push(false);
+        self.over.push(None);
         self.over.len() - 1
     }
 
@@ -87,10 +103,19 @@ impl Network {
                     data
                 }
             };
-            assert_eq!(data.len(), room.total(), "{}: bytes from {from} to {to}", self.what);
-            room.unpack(RxBytes::from_slice(&data));
-            self.over[send] = true;
-            self.over[recv] = true;
+            let fits = data.len().min(room.total());
+            assert!(
+                self.mismatched || data.len() == room.total(),
+                "{}: bytes from {from} to {to}: {} for {}",
+                self.what,
+                data.len(),
+                room.total()
+            );
+            room.unpack(RxBytes::from_slice(&data[..fits]));
+            let too_long = data.len() > fits;
+            self.over[send] = Some(Ok(data.len()));
+            self.over[recv] =
+                Some(if too_long { Err(MpiError::new(Class::TRUNCATE, "too long")) } else { Ok(fits) });
         }
     }
 
@@ -111,7 +136,7 @@ impl Network {
             memory.extend([send, recv]);
         }
         let what = self.what.clone();
-        self.drive(runs);
+        self.succeed(runs);
         for (me, (send, recv)) in wants.into_iter().enumerate() {
             assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", what);
             let got = &memory[2 * me + 1].memory;
@@ -120,9 +145,17 @@ impl Network {
         }
     }
 
-    /// Runs all processes in a random order until they are over.
-    pub fn drive(mut self, runs: Vec<Active<usize>>) {
+    /// Runs all processes, none of which fails.
+    pub fn succeed(self, runs: Vec<Active<usize>>) {
+        let what = self.what.clone();
+        let failed = self.drive(runs);
+        assert!(failed.iter().all(Option::is_none), "{what}: {failed:?}");
+    }
+
+    /// Runs all processes in a random order until they are over. Returns the failure of each.
+    pub fn drive(mut self, runs: Vec<Active<usize>>) -> Vec<Option<Box<MpiError>>> {
         let mut runs: Vec<Option<Active<usize>>> = runs.into_iter().map(Some).collect();
+        let mut failed = vec![None; runs.len()];
         let mut idle = 0;
         while runs.iter().any(Option::is_some) {
             let me = self.roll(self.n);
@@ -137,16 +170,19 @@ impl Network {
                     work.run();
                     active.resume();
                 }
-                Advance::Done => {
+                over @ (Advance::Done | Advance::Failed(_)) => {
+                    if let Advance::Failed(e) = over {
+                        failed[me] = Some(e);
+                    }
                     runs[me] = None;
                     idle = 0;
                 }
-                Advance::Failed(e) => panic!("{}: process {me} failed: {e:?}", self.what),
             }
         }
         for (at, channel) in &self.channels {
             assert!(channel.sends.is_empty() && channel.recvs.is_empty(), "{}: left over {at:?}", self.what);
         }
+        failed
     }
 }
 
@@ -158,7 +194,7 @@ impl Wire for Port<'_> {
         let payload = if self.net.roll(2) == 0 {
             let mut copy = Vec::new();
             data.pack_vec(usize::MAX, &mut copy);
-            self.net.over[req] = true;
+            self.net.over[req] = Some(Ok(copy.len()));
             Payload::Eager(copy)
         } else {
             Payload::Lent(data)
@@ -179,12 +215,8 @@ impl Wire for Port<'_> {
         Ok(req)
     }
 
-    fn take(&mut self, req: usize) -> Option<Result<()>> {
-        self.net.over[req].then_some(Ok(()))
-    }
-
-    fn cancel(&mut self, _req: usize) {
-        unreachable!("nothing fails here");
+    fn take(&mut self, req: usize) -> Option<Result<usize>> {
+        self.net.over[req].clone()
     }
 }
 
