@@ -9,7 +9,7 @@ use std::sync::Arc;
 use netmod_core::Datatype as Layout;
 
 use super::TypeDesc;
-use super::desc::refused;
+use super::desc::{Bounds, refused};
 use super::envelope::{Combiner, Envelope, Form, Item};
 use super::make::natural;
 use super::signature::Signature;
@@ -120,7 +120,7 @@ fn array(
     let data = rows.layout.span(1).map_err(refused)?;
     let desc = TypeDesc {
         layout: rows.layout,
-        bounds: None,
+        bounds: Bounds::default(),
         data: (!data.is_empty()).then_some((data.start, data.end)),
         align: old.align,
         signature: rows.signature,

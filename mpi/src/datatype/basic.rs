@@ -169,7 +169,7 @@ const ROWS: &[Basic] = &[
     plain(0x4c00_043d, "MPI_UINT32_T", Integer, Repr::U32),
     plain(0x4c00_083e, "MPI_UINT64_T", Integer, Repr::U64),
     plain(0x4c00_013f, "MPI_C_BOOL", Logical, Repr::U8),
-    complex(0x4c00_0840, "MPI_C_FLOAT_COMPLEX", Repr::ComplexF32),
+    complex(0x4c00_0840, "MPI_C_COMPLEX", Repr::ComplexF32),
     complex(0x4c00_1041, "MPI_C_DOUBLE_COMPLEX", Repr::ComplexF64),
     complex(0x4c00_2042, "MPI_C_LONG_DOUBLE_COMPLEX", COMPLEX_LONG_DOUBLE),
     plain(0x4c00_0246, "MPIX_C_FLOAT16", Float, Repr::F16),

@@ -11,14 +11,43 @@ use super::signature::Signature;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 
-/// The lower and upper bound of a datatype, and whether they were set by a resize.
+/// A lower or upper bound, and whether it was set, by a resize or by a marker of MPI-1.
 ///
 /// A bound that was set counts alone: those of the data are not looked at (MPI 4.1, section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
-    pub lb: i64,
-    pub ub: i64,
+pub(super) struct Bound {
+    pub at: i64,
     pub set: bool,
+}
+
+impl Bound {
+    /// Joins two bounds of one kind; `pick` takes one of two places that count the same.
+    fn join(a: Option<Bound>, b: Option<Bound>, pick: fn(i64, i64) -> i64) -> Option<Bound> {
+        match (a, b) {
+            (Some(a), Some(b)) if a.set == b.set => Some(Bound { at: pick(a.at, b.at), set: a.set }),
+            (Some(a), Some(b)) => Some(if a.set { a } else { b }),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// The lower and upper bound of a datatype. Without data there may be one of them, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub lb: Option<Bound>,
+    pub ub: Option<Bound>,
+}
+
+impl Bounds {
+    /// Bounds that count if no others are set.
+    fn of_data(lb: i64, ub: i64) -> Bounds {
+        Bounds { lb: Some(Bound { at: lb, set: false }), ub: Some(Bound { at: ub, set: false }) }
+    }
+
+    /// Returns the places of both; one that does not exist is at 0.
+    fn places(self) -> (i64, i64) {
+        (self.lb.map_or(0, |b| b.at), self.ub.map_or(0, |b| b.at))
+    }
 }
 
 /// A datatype.
@@ -26,8 +55,7 @@ pub(super) struct Bounds {
 pub struct TypeDesc {
     /// The bytes of one element, compiled.
     pub layout: Arc<Layout>,
-    /// `None`: no data and no bounds.
-    pub(super) bounds: Option<Bounds>,
+    pub(super) bounds: Bounds,
     /// First byte of the data and the one past the last. `None`: no data.
     pub(super) data: Option<(i64, i64)>,
     /// Alignment of the most aligned basic type.
@@ -99,7 +127,12 @@ impl TypeDesc {
         let ub = basic.extent() as i64;
         TypeDesc {
             layout,
-            bounds: (basic.size > 0).then_some(Bounds { lb: 0, ub, set: false }),
+            bounds: match basic.name {
+                "MPI_LB" => Bounds { lb: Some(Bound { at: 0, set: true }), ub: None },
+                "MPI_UB" => Bounds { lb: None, ub: Some(Bound { at: 0, set: true }) },
+                _ if basic.size > 0 => Bounds::of_data(0, ub),
+                _ => Bounds::default(),
+            },
             data: (basic.size > 0).then_some((0, end)),
             align: basic.align,
             signature: Signature::basic(basic),
@@ -123,43 +156,44 @@ impl TypeDesc {
         parts: Vec<Arc<TypeDesc>>,
         padded: bool,
     ) -> Result<TypeDesc> {
-        let (mut bounds, mut data): (Option<Bounds>, Option<(i64, i64)>) = (None, None);
+        let (mut bounds, mut data): (Bounds, Option<(i64, i64)>) = (Bounds::default(), None);
         let mut align = 1;
         for c in copies {
-            if let Some(b) = c.child.bounds {
-                let one = Bounds {
-                    lb: address(c.first + i128::from(b.lb))?,
-                    ub: address(c.last + i128::from(b.ub))?,
-                    set: b.set,
-                };
-                bounds = Some(match bounds {
-                    Some(old) if old.set && !one.set => old,
-                    Some(old) if old.set == one.set => {
-                        Bounds { lb: old.lb.min(one.lb), ub: old.ub.max(one.ub), set: old.set }
-                    }
-                    _ => one,
-                });
-            }
+            let moved = |b: Option<Bound>, by: i128| -> Result<Option<Bound>> {
+                let Some(b) = b else { return Ok(None) };
+                Ok(Some(Bound { at: address(by + i128::from(b.at))?, set: b.set }))
+            };
+            let (lb, ub) = (moved(c.child.bounds.lb, c.first)?, moved(c.child.bounds.ub, c.last)?);
+            bounds.lb = Bound::join(bounds.lb, lb, i64::min);
+            bounds.ub = Bound::join(bounds.ub, ub, i64::max);
             if let Some((lo, hi)) = c.child.data {
                 let (lo, hi) = (address(c.first + i128::from(lo))?, address(c.last + i128::from(hi))?);
                 data = Some(data.map_or((lo, hi), |(l, h)| (l.min(lo), h.max(hi))));
                 align = align.max(c.child.align);
             }
         }
-        if let Some(b) = bounds.as_mut().filter(|b| padded && !b.set) {
-            let extent = b.ub.checked_sub(b.lb).ok_or_else(out_of_range)? as u64;
-            let padded = extent.checked_next_multiple_of(align as u64).and_then(|e| i64::try_from(e).ok());
-            b.ub = padded.and_then(|e| b.lb.checked_add(e)).ok_or_else(out_of_range)?;
+        let (lb, _) = bounds.places();
+        if let Some(ub) = bounds.ub.as_mut().filter(|b| padded && !b.set) {
+            let extent = ub.at.checked_sub(lb).ok_or_else(out_of_range)?;
+            // Nothing is to be padded behind a lower bound that lies above the data.
+            if let Ok(extent) = u64::try_from(extent) {
+                let padded =
+                    extent.checked_next_multiple_of(align as u64).and_then(|e| i64::try_from(e).ok());
+                ub.at = padded.and_then(|e| lb.checked_add(e)).ok_or_else(out_of_range)?;
+            }
         }
         TypeDesc { layout, bounds, data, align, signature, envelope, parts, basic: None }.bounded()
     }
 
     /// Makes the layout's bounds those of the type.
     pub(super) fn bounded(mut self) -> Result<TypeDesc> {
-        let Some(b) = self.bounds else { return Ok(self) };
-        let extent = b.ub.checked_sub(b.lb).ok_or_else(out_of_range)?;
-        if self.layout.lower_bound() != b.lb || self.layout.upper_bound() != b.ub {
-            self.layout = Layout::resized(b.lb, extent, &self.layout).map_err(refused)?;
+        if self.bounds == Bounds::default() {
+            return Ok(self);
+        }
+        let (lb, ub) = self.bounds.places();
+        let extent = ub.checked_sub(lb).ok_or_else(out_of_range)?;
+        if self.layout.lower_bound() != lb || self.layout.upper_bound() != ub {
+            self.layout = Layout::resized(lb, extent, &self.layout).map_err(refused)?;
         }
         Ok(self)
     }
@@ -173,13 +207,14 @@ impl TypeDesc {
     /// Returns the lower bound in bytes.
     #[inline]
     pub fn lb(&self) -> i64 {
-        self.bounds.map_or(0, |b| b.lb)
+        self.bounds.places().0
     }
 
     /// Returns the bytes from one element to the next.
     #[inline]
     pub fn extent(&self) -> i64 {
-        self.bounds.map_or(0, |b| b.ub - b.lb)
+        let (lb, ub) = self.bounds.places();
+        ub - lb
     }
 
     /// Returns the place of the first byte of data.
@@ -210,11 +245,11 @@ impl TypeDesc {
     pub fn fits(&self, count: i64) -> bool {
         let Ok(n) = usize::try_from(count) else { return false };
         let size = self.size().checked_mul(n).is_some_and(|s| isize::try_from(s).is_ok());
-        let Some(b) = self.bounds else { return size };
+        let (lb, ub) = self.bounds.places();
         let end = |at: i64| {
-            n <= 1 || (b.ub - b.lb).checked_mul(count - 1).is_some_and(|all| at.checked_add(all).is_some())
+            n <= 1 || (ub - lb).checked_mul(count - 1).is_some_and(|all| at.checked_add(all).is_some())
         };
-        size && end(b.lb) && end(b.ub) && self.data.is_none_or(|d| end(d.0) && end(d.1))
+        size && end(lb) && end(ub) && self.data.is_none_or(|d| end(d.0) && end(d.1))
     }
 
     /// Returns true if any number of elements is one run of bytes that starts at the address of the

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use netmod_core::Datatype as Layout;
 
 use super::TypeDesc;
-use super::desc::{Bounds, Copies, refused};
+use super::desc::{Bound, Bounds, Copies, refused};
 use super::envelope::{Combiner, Envelope, Form, Item};
 use super::signature::Signature;
 use crate::error::{Class, MpiError, Result};
@@ -258,7 +258,7 @@ impl TypeDesc {
         })?;
         let desc = TypeDesc {
             layout: Arc::clone(&old.layout),
-            bounds: Some(Bounds { lb, ub, set: true }),
+            bounds: Bounds { lb: Some(Bound { at: lb, set: true }), ub: Some(Bound { at: ub, set: true }) },
             signature: old.signature.clone(),
             envelope,
             parts,

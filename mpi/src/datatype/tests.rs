@@ -324,3 +324,21 @@ fn bad_arguments_have_mpis_class() {
     assert_eq!(class(TypeDesc::subarray(&[], &[], &[], ORDER_C, &int, Form::Int)), Class::ARG);
     assert_eq!(class(TypeDesc::subarray(&[2], &[1], &[0], 3, &int, Form::Int)), Class::ARG);
 }
+
+#[test]
+fn markers_of_mpi_1_set_one_bound_each() {
+    let (int, lb, ub) = (named(INT), named(Datatype(0x4c00_0010)), named(Datatype(0x4c00_0011)));
+    let made = |displs: &[i64], parts: &[Arc<TypeDesc>]| {
+        let made = TypeDesc::structure(&vec![1; displs.len()], displs, parts, Form::Int).unwrap();
+        ((made.lb(), made.extent(), made.size()), Arc::new(made))
+    };
+    let (bounds, both) = made(&[-3, 0, 6], &[lb.clone(), int.clone(), ub.clone()]);
+    assert_eq!(bounds, (-3, 9, 4));
+    assert_eq!(made(&[10], &[lb.clone()]).0, (10, -10, 0), "without data the other bound is 0");
+    assert_eq!(made(&[0, 9], &[int.clone(), ub.clone()]).0, (0, 9, 4), "no padding behind a marker");
+    assert_eq!(made(&[-5, 0], &[lb, int.clone()]).0, (-5, 12, 4), "padded to whole integers");
+    // A bound that was set counts alone, also that of a part.
+    assert_eq!(made(&[100, 0], &[int, both.clone()]).0, (-3, 9, 8));
+    let row = TypeDesc::contiguous(3, &both, Form::Int).unwrap();
+    assert_eq!((row.lb(), row.extent(), row.true_lb(), row.true_extent()), (-3, 27, 0, 22));
+}

@@ -57,7 +57,7 @@ fn bits_and_truth() {
 #[test]
 fn complex_numbers() {
     let (a, b) = ([1.0f32, 2.0, 0.0, 1.0], [3.0, 4.0, 0.0, 1.0]);
-    check!(f32, "MPI_C_FLOAT_COMPLEX", Sum, a, b, [4.0, 6.0, 0.0, 2.0]);
+    check!(f32, "MPI_C_COMPLEX", Sum, a, b, [4.0, 6.0, 0.0, 2.0]);
     let (a, b) = ([1.0f64, 2.0, 0.0, 1.0], [3.0, 4.0, 0.0, 1.0]);
     check!(f64, "MPI_DOUBLE_COMPLEX", Prod, a, b, [-5.0, 10.0, -1.0, 0.0]);
 }
