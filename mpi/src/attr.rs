@@ -76,27 +76,41 @@ impl Keyvals {
         self.table.insert(Key { functions, of, uses: 1, live: true })
     }
 
-    /// Frees a key, and makes its handle invalid. Attributes that are set keep it.
+    /// Frees a key, and makes its handle invalid. Attributes that are set keep it; as long as there
+    /// are any, freeing it once more changes nothing.
     ///
     /// # Errors
     /// If it does not exist, or is not for this kind of object.
     pub fn free(&mut self, of: Of, keyval: &mut Keyval) -> Result<()> {
         self.check(of, *keyval)?;
-        self.table.get_mut(*keyval)?.live = false;
-        self.release(*keyval);
+        if std::mem::replace(&mut self.table.get_mut(*keyval)?.live, false) {
+            self.release(*keyval);
+        }
         *keyval = Keyval::NULL;
         Ok(())
     }
 
-    /// Checks that a key exists and is for this kind of object.
+    /// Checks that a key exists and is for this kind of object. One that was freed exists as long
+    /// as an attribute has it.
     ///
     /// # Errors
     /// If not.
     pub fn check(&self, of: Of, keyval: Keyval) -> Result<()> {
-        let key = self.table.get(keyval)?;
-        if key.of != of || !key.live {
-            let why = if key.live { "is one for other objects" } else { "was freed" };
-            let text = format!("the keyval {:#010x} {why}; {of:?} is needed", keyval.0);
+        if self.table.get(keyval)?.of != of {
+            let text = format!("the keyval {:#010x} is one for other objects; {of:?} is needed", keyval.0);
+            return Err(MpiError::new(Class::KEYVAL, text));
+        }
+        Ok(())
+    }
+
+    /// Checks that an attribute of a key may be set.
+    ///
+    /// # Errors
+    /// As [`Keyvals::check`]; if it was freed.
+    pub fn check_live(&self, of: Of, keyval: Keyval) -> Result<()> {
+        self.check(of, keyval)?;
+        if !self.table.get(keyval)?.live {
+            let text = format!("the keyval {:#010x} was freed; set attributes before", keyval.0);
             return Err(MpiError::new(Class::KEYVAL, text));
         }
         Ok(())
@@ -204,10 +218,13 @@ mod tests {
         assert_eq!(handle, Keyval::NULL);
         // Its functions are still to be called, and nothing may be set any more.
         assert!(keys.functions(key).is_ok());
-        assert_eq!(keys.check(Of::Comm, key).expect_err("freed").class, Class::KEYVAL);
+        assert_eq!(keys.check_live(Of::Comm, key).expect_err("freed").class, Class::KEYVAL);
+        assert!(keys.check(Of::Comm, key).is_ok(), "the attribute may be read and deleted");
+        assert!(keys.free(Of::Comm, &mut key.clone()).is_ok(), "a second time");
         assert!(attrs.remove(key) && !attrs.remove(key));
         keys.release(key);
         assert_eq!(keys.live(), 0);
+        assert_eq!(keys.check(Of::Comm, key).expect_err("gone").class, Class::KEYVAL);
     }
 
     #[test]

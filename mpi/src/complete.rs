@@ -155,7 +155,7 @@ impl Mpi {
             match ended.result() {
                 Ok(status) => report(i, status, None),
                 Err(e) => {
-                    report(i, Status::EMPTY, Some(&e));
+                    report(i, Status::of_failure(&e), Some(&e));
                     failed += 1;
                     first.get_or_insert((i, e));
                 }
@@ -165,7 +165,7 @@ impl Mpi {
             None => Ok(()),
             Some((i, e)) => {
                 let text = format!("{failed} of the requests have failed; request {i}: {}", e.text);
-                Err(Box::new(MpiError { class: Class::IN_STATUS, text, user_code: 0, comm: e.comm }))
+                Err(Box::new(MpiError { comm: e.comm, ..*MpiError::new(Class::IN_STATUS, text) }))
             }
         }
     }

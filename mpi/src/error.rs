@@ -123,6 +123,17 @@ fn title(name: &str) -> String {
     }
 }
 
+/// The message of an operation that has failed though it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Rank of the sender in the communicator.
+    pub source: i32,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Bytes that were received.
+    pub bytes: i64,
+}
+
 /// An error of an MPI call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MpiError {
@@ -135,19 +146,21 @@ pub struct MpiError {
     /// Number of the communicator of the operation that has failed, whose error handler is called.
     /// `None` if it is that of the call, or if there is none.
     pub comm: Option<u32>,
+    /// The message that has come all the same.
+    pub arrived: Option<Arrived>,
 }
 
 impl MpiError {
     /// Creates an error; `text` says object, cause and way out.
     #[cold]
     pub fn new(class: Class, text: impl Into<String>) -> Box<MpiError> {
-        Box::new(MpiError { class, text: text.into(), user_code: 0, comm: None })
+        Box::new(MpiError { class, text: text.into(), user_code: 0, comm: None, arrived: None })
     }
 
     /// Creates the error of a call that was given up since a function of the user returned `code`.
     #[cold]
     pub fn of_user(class: Class, code: i32, text: impl Into<String>) -> Box<MpiError> {
-        Box::new(MpiError { class, text: text.into(), user_code: code, comm: None })
+        Box::new(MpiError { class, text: text.into(), user_code: code, comm: None, arrived: None })
     }
 
     /// Returns the error with what it is about before its text.
@@ -382,7 +395,7 @@ impl Codes {
             let text = format!("errorclass {class} has {codes} codes; remove these first");
             return Err(MpiError::new(Class::ARG, text));
         }
-        known.added[index].live = false;
+        known.remove(index);
         Ok(())
     }
 
@@ -394,7 +407,7 @@ impl Codes {
         let index = added_index(code).ok_or_else(|| not_added(code))?;
         let mut known = self.lock();
         known.get(index, code)?.check_text(code)?;
-        known.added[index].live = false;
+        known.remove(index);
         Ok(())
     }
 
@@ -416,6 +429,14 @@ impl Codes {
 }
 
 impl Known {
+    /// Removes a class or code. Its number is given again if none above it is in use.
+    fn remove(&mut self, index: usize) {
+        self.added[index].live = false;
+        while self.added.last().is_some_and(|last| !last.live) {
+            self.added.pop();
+        }
+    }
+
     fn get(&self, index: usize, code: i32) -> Result<&Added> {
         self.added.get(index).filter(|a| a.live).ok_or_else(|| no_code(code))
     }

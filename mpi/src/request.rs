@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ch3_shim::{RawReq, Vci};
 
 use crate::comm::CommCore;
-use crate::error::{Class, MpiError, Result};
+use crate::error::{Arrived, Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Request, Table};
 use crate::instance::Objects;
@@ -282,7 +282,9 @@ pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> 
                  make that larger",
                 status.source, status.tag, status.count_bytes
             );
-            MpiError::new(Class::TRUNCATE, text)
+            let Status { source, tag, count_bytes: bytes, .. } = status;
+            let arrived = Some(Arrived { source, tag, bytes });
+            Box::new(MpiError { arrived, ..*MpiError::new(Class::TRUNCATE, text) })
         }
         other => other.into(),
     })

@@ -4,6 +4,7 @@ use ch3_shim::Status as DeviceStatus;
 
 use crate::comm::CommCore;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
+use crate::error::{Arrived, MpiError};
 
 /// The status of a finished operation (`MPI_Status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,13 @@ impl Status {
     #[inline]
     pub(crate) fn of_send(cancelled: bool) -> Status {
         Status { cancelled, ..Status::EMPTY }
+    }
+
+    /// Creates the status of an operation that has failed: that of its message, if that has come.
+    #[cold]
+    pub(crate) fn of_failure(error: &MpiError) -> Status {
+        let Some(Arrived { source, tag, bytes }) = error.arrived else { return Status::EMPTY };
+        Status { source, tag, count_bytes: bytes, ..Status::EMPTY }
     }
 }
 

@@ -179,13 +179,14 @@ impl Mpi {
             let objects = &mut s.objects;
             object.attrs(objects)?;
             check(objects, H::OF, keyval)?;
+            objects.keyvals.check_live(H::OF, keyval)?;
             Ok((object.attrs(objects)?.get(keyval), objects.keyvals.functions(keyval)?))
         })?;
         if let Some(old) = old {
             guest::call(DELETE, || functions.delete(object.raw(), keyval, old))?;
         }
         self.with(|s| {
-            check(&s.objects, H::OF, keyval)?;
+            s.objects.keyvals.check_live(H::OF, keyval)?;
             if object.attrs(&mut s.objects)?.set(keyval, value) {
                 s.objects.keyvals.hold(keyval)?;
             }

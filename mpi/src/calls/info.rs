@@ -2,9 +2,29 @@
 
 use crate::error::Result;
 use crate::handle::Info;
+use crate::info::Infos;
 use crate::instance::Mpi;
 
 impl Mpi {
+    /// Runs `f` on the infos of this process.
+    ///
+    /// # Errors
+    /// Those of `f`; after finalize.
+    pub fn with_infos<T>(&self, f: impl FnOnce(&mut Infos) -> Result<T>) -> Result<T> {
+        self.with(|s| f(&mut s.objects.infos))
+    }
+
+    /// Takes infos over that were made before this; their handles stay.
+    ///
+    /// # Errors
+    /// After finalize.
+    pub fn adopt_infos(&self, infos: Infos) -> Result<()> {
+        self.with_infos(|own| {
+            *own = infos;
+            Ok(())
+        })
+    }
+
     /// Creates an empty info.
     ///
     /// # Errors

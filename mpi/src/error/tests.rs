@@ -95,6 +95,11 @@ fn users_remove_what_they_added() {
     assert!(codes.class(class).is_err());
     assert_eq!(codes.last_used(), LASTCODE);
     assert!(codes.remove_code(Class::ARG.0).is_err());
+    // Numbers below one in use are not given again.
+    let (low, high) = (codes.add_class(), codes.add_class());
+    assert_eq!(low, class, "nothing is left of the others");
+    codes.remove_class(low).expect("a class");
+    assert_eq!((codes.add_class(), codes.class(high)), (high + 1, Ok(high)));
 }
 
 #[test]

@@ -126,7 +126,8 @@ impl Mpi {
         })
     }
 
-    /// Makes the communicators of a grid's slices (`MPI_Cart_sub`).
+    /// Makes the communicators of a grid's slices (`MPI_Cart_sub`). A grid without dimensions has
+    /// one cell, as if it was made by [`Mpi::cart_create`]: null but at the process of rank 0.
     ///
     /// # Errors
     /// A bad handle; no grid; too few flags; as [`Mpi::comm_split`].
@@ -135,6 +136,9 @@ impl Mpi {
             let rank = s.objects.core(comm)?.rank();
             s.objects.cart(comm)?.sub(remain, rank.cast_signed())
         })?;
+        if slice.dims.is_empty() {
+            return self.first_with(comm, 1, Topology::Cart(slice));
+        }
         let new = self.comm_split(comm, which, place)?;
         self.set_topology(new, Topology::Cart(slice))?;
         Ok(new)

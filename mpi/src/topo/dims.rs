@@ -1,9 +1,11 @@
 //! Balanced dimensions of a grid (`MPI_Dims_create`).
 
+use core::ops::RangeInclusive;
+
 use crate::error::{Class, MpiError, Result};
 
-/// Sets the dimensions that are 0 so that the grid has `nnodes` cells. They are as close to each
-/// other as possible, in an order that does not increase; the others stay.
+/// Sets the dimensions that are 0 so that the grid has `nnodes` cells. The greatest and the least
+/// of them differ as little as possible, and their order does not increase; the others stay.
 ///
 /// # Errors
 /// A number of nodes that is not positive, a negative dimension, or given dimensions whose product
@@ -23,10 +25,7 @@ pub fn dims_create(nnodes: i32, dims: &mut [i32]) -> Result<()> {
         let text = format!("no grid of {nnodes} cells has the dimensions {dims:?}, where 0 is free");
         return Err(MpiError::new(Class::DIMS, text));
     };
-    let mut found = Vec::with_capacity(free);
-    if free > 0 {
-        factor(rest, free, rest, &divisors(rest), &mut found);
-    }
+    let found = if free > 0 { balanced(rest, free) } else { Vec::new() };
     for (d, value) in dims.iter_mut().filter(|d| **d == 0).zip(found) {
         *d = value;
     }
@@ -41,20 +40,60 @@ fn divisors(n: i32) -> Vec<i32> {
     small.iter().copied().chain(large).collect()
 }
 
-/// Writes `n` as a product of `count` divisors up to `max`, the greatest of them as small as it can
-/// be, then the next one. Returns false if there is none.
-fn factor(n: i32, count: usize, max: i32, divisors: &[i32], found: &mut Vec<i32>) -> bool {
+/// Returns the greatest number whose power is not above `n`.
+fn root(n: i32, count: usize) -> i32 {
+    let near = f64::from(n).powf(1.0 / count as f64) as i32;
+    let fits = |d: &i32| i64::from(*d).checked_pow(count as u32).is_some_and(|p| p <= i64::from(n));
+    (1..=near + 1).rev().find(fits).unwrap_or(1)
+}
+
+/// Returns `count` factors of `n`, the greatest first. Of those whose greatest and least differ as
+/// little as possible these have the greatest least one, then the greatest next one, and so on.
+fn balanced(n: i32, count: usize) -> Vec<i32> {
     if count == 1 {
-        if n <= max {
-            found.push(n);
-        }
-        return n <= max;
+        return vec![n];
     }
-    // The greatest of `count` factors is at least this root.
-    let root = f64::from(n).powf(1.0 / count as f64).floor() as i32;
-    for d in divisors.iter().filter(|d| **d >= root.max(1) && **d <= max && n % **d == 0) {
-        found.push(*d);
-        if factor(n / d, count - 1, *d, divisors, found) {
+    let divisors = divisors(n);
+    // From the least on.
+    let mut best = vec![1; count - 1];
+    best.push(n);
+    for greatest in divisors.iter().copied().filter(|d| *d >= root(n, count)) {
+        let (rest, difference) = (n / greatest, best[count - 1] - best[0]);
+        // The others cannot all be above this.
+        if greatest - root(rest, count - 1).min(greatest) > difference {
+            break;
+        }
+        let mut found = Vec::with_capacity(count);
+        let range = (greatest - difference).max(1)..=greatest;
+        if ascending(rest, count - 1, range, &divisors, &mut found) {
+            found.push(greatest);
+            if greatest - found[0] < difference || found > best {
+                best = found;
+            }
+        }
+    }
+    best.reverse();
+    best
+}
+
+/// Writes `n` as a product of `count` divisors of a range, the least of them as great as it can be,
+/// then the next one. Returns false if there is none.
+fn ascending(
+    n: i32,
+    count: usize,
+    range: RangeInclusive<i32>,
+    divisors: &[i32],
+    found: &mut Vec<i32>,
+) -> bool {
+    if count == 1 {
+        let fits = range.contains(&n);
+        found.extend(fits.then_some(n));
+        return fits;
+    }
+    let most = root(n, count).min(*range.end());
+    for d in divisors.iter().rev().copied().filter(|d| (*range.start()..=most).contains(d) && n % d == 0) {
+        found.push(d);
+        if ascending(n / d, count - 1, d..=*range.end(), divisors, found) {
             return true;
         }
         found.pop();
@@ -83,6 +122,11 @@ mod tests {
         assert_eq!(dims(24, vec![0, 0, 0]), Ok(vec![4, 3, 2]));
         assert_eq!(dims(60, vec![0, 0, 0]), Ok(vec![5, 4, 3]));
         assert_eq!(dims(72, vec![0, 0, 0]), Ok(vec![6, 4, 3]));
+        assert_eq!(dims(5040, vec![0, 0, 0]), Ok(vec![21, 16, 15]), "rather than 20, 18, 14");
+        assert_eq!(dims(7488, vec![0, 0, 0]), Ok(vec![26, 18, 16]), "rather than 24, 24, 13");
+        assert_eq!(dims(98784, vec![0; 5]), Ok(vec![14, 14, 9, 8, 7]), "rather than 14, 12, 12, 7, 7");
+        assert_eq!(dims(64, vec![0; 6]), Ok(vec![2; 6]));
+        assert_eq!(dims(1 << 30, vec![0; 4]), Ok(vec![256, 256, 128, 128]));
         assert_eq!(dims(1, vec![0, 0]), Ok(vec![1, 1]));
         assert_eq!(dims(1, vec![]), Ok(vec![]));
         assert_eq!(dims(8, vec![2, 4]), Ok(vec![2, 4]));
@@ -95,11 +139,11 @@ mod tests {
             let d = dims(n, vec![0, 0, 0]).unwrap();
             assert_eq!(d.iter().product::<i32>(), n);
             assert!(d.is_sorted_by(|a, b| a >= b), "{d:?}");
-            let best = (1..=n).filter(|a| n % a == 0).find(|a| {
-                let rest = n / a;
-                (1..=rest).any(|b| rest % b == 0 && b <= *a && rest / b <= *a)
-            });
-            assert_eq!(Some(d[0]), best, "{n}: {d:?}");
+            let grids = (1..=n).flat_map(|a| (1..=a).map(move |b| (a, b)));
+            let grids = grids.filter(|(a, b)| n % (a * b) == 0 && n / (a * b) <= *b);
+            // The least difference, then the greatest least dimension.
+            let best = grids.map(|(a, b)| (a - n / (a * b), -n / (a * b))).min();
+            assert_eq!(Some((d[0] - d[2], -d[2])), best, "{n}: {d:?}");
         }
     }
 

@@ -77,10 +77,9 @@ fn functions_may_call_mpi() {
         // A freed keyval lives as long as an attribute has it.
         let kept = a;
         mpi.comm_free_keyval(&mut a).expect("free");
-        assert_eq!(
-            (a, mpi.comm_get_attr(copy, kept).expect_err("freed").class),
-            (Keyval::NULL, Class::KEYVAL)
-        );
+        assert_eq!((a, mpi.comm_get_attr(copy, kept)), (Keyval::NULL, Ok(Some(AttrValue::Pointer(102)))));
+        assert_eq!(mpi.comm_set_attr(copy, kept, 9).expect_err("freed").class, Class::KEYVAL);
+        mpi.comm_free_keyval(&mut { kept }).expect("once more");
         mpi.comm_free(&mut { copy }).expect("free");
         assert_eq!(noted.calls(), [("delete", copy.0, 102)]);
         mpi.comm_delete_attr(comm, b).expect("delete");

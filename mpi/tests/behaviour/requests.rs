@@ -32,11 +32,14 @@ fn each_request_of_waitall_has_its_own_error() {
         let error = mpi
             .waitall(&mut requests, |i, status, error| {
                 seen.push((i, status.count_bytes, error.map(|e| e.class)));
+                if i == 2 {
+                    assert_eq!((status.source, status.tag), (0, 2), "its message has come all the same");
+                }
             })
             .expect_err("one does not fit");
         assert_eq!(error.class, Class::IN_STATUS);
         assert!(error.text.contains("request 2"), "{}", error.text);
-        assert_eq!(seen, [(0, 4, None), (1, 0, None), (2, 0, Some(Class::TRUNCATE)), (3, 8, None)]);
+        assert_eq!(seen, [(0, 4, None), (1, 0, None), (2, 8, Some(Class::TRUNCATE)), (3, 8, None)]);
         assert_eq!(requests, [Request::NULL; 4]);
         assert_eq!((memory[0][0], memory[2], memory[3]), (0, [2, 2], [3, 3]));
     });

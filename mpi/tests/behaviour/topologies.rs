@@ -42,6 +42,12 @@ fn a_grid_has_coordinates_slices_and_neighbours() {
             if me % 2 == 0 { 10 * (me + 1) + 2 } else { -1 },
         );
         assert_eq!(all, [10 * other + 1, 10 * other, left, right]);
+        let mut point = mpi.cart_sub(grid, &[false, false]).expect("cart_sub");
+        assert_eq!(point.is_null(), me != 0, "a grid without dimensions has one cell");
+        if me == 0 {
+            assert_eq!((mpi.cartdim_get(point), mpi.comm_size(point)), (Ok(0), Ok(1)));
+            mpi.comm_free(&mut point).expect("free");
+        }
         for comm in [&mut rows, &mut copy, &mut grid] {
             mpi.comm_free(comm).expect("free");
         }
