@@ -135,6 +135,10 @@ static void errors_and_infos(void)
     code = MPI_Recv(&n, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_TYPE);
+    /* A result without a place is told before anything is done, and is no error of the communicator. */
+    code = MPI_Comm_dup(MPI_COMM_SELF, NULL);
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_ERR_ARG);
     /* A function that is not there yet says so through the error handler. */
     code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     code = MPI_Unpublish_name("a service", MPI_INFO_NULL, "a port");
@@ -152,6 +156,22 @@ static void errors_and_infos(void)
     CHECK(!flag);
     MPI_Info_free(&info);
     CHECK(info == MPI_INFO_NULL);
+}
+
+static void large_counts(void)
+{
+    const MPI_Count counts[] = {60, 0x3654321f71234567, 0x7654321ff1234567, 0x7fffffffffffffff};
+    MPI_Status status;
+    MPI_Count count;
+    int i, flag;
+
+    for (i = 0; i < 8; i++) {
+        MPI_Status_set_elements_x(&status, MPI_BYTE, counts[i / 2]);
+        MPI_Status_set_cancelled(&status, i % 2);
+        MPI_Get_elements_x(&status, MPI_BYTE, &count);
+        MPI_Test_cancelled(&status, &flag);
+        CHECK(count == counts[i / 2] && flag == i % 2);
+    }
 }
 
 static void types_and_messages(void)
@@ -350,6 +370,7 @@ int main(int argc, char **argv)
     communicators();
     attributes();
     errors_and_infos();
+    large_counts();
     types_and_messages();
     collectives();
     MPI_Barrier(MPI_COMM_WORLD);

@@ -129,6 +129,11 @@ fn what_was_not_freed_is_told_if_it_is_asked_for() {
 }
 
 #[test]
+fn infos_at_any_time() {
+    ok("infos_at_any_time", "infos.c", "infos", 2);
+}
+
+#[test]
 fn an_error_without_a_handler_ends_the_job_and_is_told() {
     for (abi, starter) in Abi::ALL.into_iter().flat_map(|abi| STARTERS.map(|starter| (abi, starter))) {
         let program = prefix().compiled_for(abi, "fatal.c");

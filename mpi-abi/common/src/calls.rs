@@ -120,10 +120,14 @@ fn outside(name: &str) -> ! {
 
 /// Gives an error to the handler of its object. Returns its code, if the handler returns.
 #[cold]
-fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
+pub(crate) fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     let code = CODES.code(error);
     // An operation may be one of another communicator than the call.
-    let object = error.comm.map_or(object, |comm| Object::Comm(comm as c_int));
+    let object = match error.comm {
+        None => object,
+        Some(comm) if comm == Comm::NULL.0 => Object::None,
+        Some(comm) => Object::Comm(comm as c_int),
+    };
     dispatch(mpi, name, object, error, code);
     code
 }
@@ -136,8 +140,9 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         // Errors of files return unless the program says otherwise.
         Object::File => return,
         Object::Session(session) => (mpi.session_handler(Session(session as u32)), session as u32),
-        // No window can exist.
-        Object::None | Object::Win => of_comm(Comm::SELF),
+        // The handler of MPI_COMM_SELF serves them only if the program has set it. No window can
+        // exist.
+        Object::None | Object::Win => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
     };
     match handler {
         Handler::Return => {}

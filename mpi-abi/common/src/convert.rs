@@ -83,7 +83,7 @@ impl MpiStatus {
 
     /// Returns what was written.
     pub fn read(&self) -> Status {
-        let high = i64::from(self.count_hi_and_cancelled >> 1);
+        let high = i64::from(self.count_hi_and_cancelled as u32 >> 1);
         Status {
             source: self.source,
             tag: self.tag,
@@ -357,7 +357,17 @@ pub unsafe fn look(at: *const c_int) -> c_int {
 
 #[cold]
 fn null() -> Box<MpiError> {
-    MpiError::new(Class::ARG, "a pointer for a result is NULL")
+    // No call on an object: that it is one is not known yet.
+    let error = MpiError::new(Class::ARG, "a pointer for a result is NULL");
+    Box::new(MpiError { comm: Some(Comm::NULL.0), ..*error })
+}
+
+/// Checks that a result has a place.
+///
+/// # Errors
+/// If the pointer is NULL.
+pub fn given<T>(at: *mut T) -> Result<()> {
+    if at.is_null() { Err(null()) } else { Ok(()) }
 }
 
 /// Writes a result.

@@ -22,6 +22,7 @@ mod macros;
 pub mod calls;
 pub mod convert;
 pub mod imp;
+pub mod infos;
 mod others;
 pub mod weights;
 

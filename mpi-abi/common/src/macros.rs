@@ -35,6 +35,19 @@ macro_rules! entry {
     };
 }
 
+/// A function of infos, which is allowed at any time, under both names.
+#[macro_export]
+macro_rules! anytime {
+    ($name:ident $profiling:ident [$($before:tt)*] ($($argument:ident: $type:ty),*)
+        on $object:expr; |$infos:ident| $body:expr) =>
+    {
+        $crate::free! { $name $profiling [] ($($argument: $type),*) -> code {
+            // Results are written back before an error handler runs.
+            $crate::infos::run(stringify!($name), |$infos| { $($before)* $body })
+        } }
+    };
+}
+
 /// A function that is allowed before the library is initialized and after its end. Its result is
 /// an error `code`, or of a type that stays as it is.
 #[macro_export]

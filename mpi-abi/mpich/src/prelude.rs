@@ -7,8 +7,8 @@ pub(crate) use netmod_mpi::handle::{
 };
 pub(crate) use netmod_mpi_common::calls::{self, Object};
 pub(crate) use netmod_mpi_common::convert::{
-    Counts, File, Function, MpiStatus, OutCount, Types, buffer, get, look, put, text,
+    Counts, File, Function, MpiStatus, OutCount, Types, buffer, get, given, look, put, text,
 };
-pub(crate) use netmod_mpi_common::{entry, exported, free, imp, missing, missing_tool};
+pub(crate) use netmod_mpi_common::{anytime, entry, exported, free, imp, missing, missing_tool};
 
 pub(crate) use crate::abi::Interface;

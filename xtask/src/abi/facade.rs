@@ -87,8 +87,13 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
             if function.how == How::Sized {
                 list.push(large.to_string());
             }
-            let body = format!("imp::{group}::{own}({})", list.join(", "));
-            format!("entry! {{ {head}\n    {object} |mpi| {body} }}\n")
+            let call = format!("imp::{group}::{own}({})", list.join(", "));
+            let body = match (given(function), nulls(function)) {
+                (given, _) if given.is_empty() => call,
+                (given, nulls) if nulls.is_empty() => format!("{{ {given} {call} }}"),
+                (given, nulls) => format!("{{ {given} let done_ = {call}; {nulls} done_ }}"),
+            };
+            format!("{}! {{ {head}\n    {object} |mpi| {body} }}\n", way(function))
         }
         How::Auto => auto(function, &head, &object)?,
     })
@@ -147,22 +152,47 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
     let took: Vec<String> = outputs.iter().map(|o| format!("{o}_")).collect();
     // A handle that has been changed is given back also if the call has failed.
     let body = match (took.len(), after.is_empty()) {
-        (0, true) => return Ok(format!("entry! {{ {head}\n    {object} |mpi| {call} }}\n")),
+        (0, true) => return Ok(format!("{}! {{ {head}\n    {object} |mpi| {call} }}\n", way(function))),
         (0, false) => format!("{} let done_ = {call}; {} done_", before.join(" "), after.join(" ")),
         (count, _) => {
             let pattern = if count == 1 { took[0].clone() } else { format!("({})", took.join(", ")) };
             format!(
-                "{} let done_ = {call}; {} let {pattern} = done_?; {} Ok(())",
+                "{} {} let done_ = {call}; {} {} let {pattern} = done_?; {} Ok(())",
+                given(function),
                 before.join(" "),
                 after.join(" "),
+                nulls(function),
                 puts.join(" ")
             )
         }
     };
     Ok(format!(
-        "entry! {{ {head}\n    {object} |mpi| {{ {} }} }}\n",
+        "{}! {{ {head}\n    {object} |mpi| {{ {} }} }}\n",
+        way(function),
         body.split_whitespace().collect::<Vec<_>>().join(" ")
     ))
+}
+
+/// The macro of a function: infos may be used at any time.
+fn way(function: &Function) -> &'static str {
+    if function.group == "info" { "anytime" } else { "entry" }
+}
+
+/// The checks that results have a place, which come before everything else.
+fn given(function: &Function) -> String {
+    let single = |role: &str| role.starts_with("out") && !role.ends_with('s') && role != "outstr";
+    let results = function.arguments.iter().filter(|a| a.role == "flag" || single(&a.role));
+    results.map(|a| format!("given({})?;", safe(&a.name))).collect::<Vec<_>>().join(" ")
+}
+
+/// The null handles that a failing call leaves where new communicators and datatypes go, as MPICH
+/// does it. Not before the call: such a place may be among its inputs.
+fn nulls(function: &Function) -> String {
+    let null = |a: &Argument| {
+        let kind = handle(a.role.strip_prefix("out")?).filter(|kind| ["Comm", "Datatype"].contains(kind))?;
+        Some(format!("if done_.is_err() {{ put({}, {kind}::NULL)?; }}", safe(&a.name)))
+    };
+    function.arguments.iter().filter_map(null).collect::<Vec<_>>().join(" ")
 }
 
 /// The expression for an argument of `imp`, which has one function for both sizes of counts.

@@ -22,7 +22,7 @@ pub(super) fn handle(role: &str) -> Option<&'static str> {
 pub(super) fn safe(name: &str) -> String {
     match name {
         "type" | "fn" | "box" | "ref" | "move" | "in" | "mpi" | "buffer" | "get" | "put" | "text"
-        | "look" => format!("{name}_"),
+        | "look" | "given" => format!("{name}_"),
         _ => name.to_owned(),
     }
 }

@@ -9,6 +9,7 @@ use netmod_mpi::{Class, Mpi, MpiError, Result, env, on_stderr};
 use crate::Abi;
 use crate::calls::{self, CODES, code};
 use crate::convert::{put, put_text};
+use crate::infos;
 use crate::others;
 
 /// Rank of this process, for the words of a fault.
@@ -39,6 +40,9 @@ pub(super) fn start_library(name: &str, required: c_int) {
         let rank = mpi.comm_rank(Comm::WORLD)?;
         RANK.store(rank, Ordering::Relaxed);
         others::tell(rank);
+        if let Some(infos) = infos::take() {
+            mpi.adopt_infos(infos)?;
+        }
         calls::begin(mpi)
     });
     if let Err(error) = started {

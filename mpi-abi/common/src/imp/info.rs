@@ -2,11 +2,11 @@
 
 use core::ffi::{c_char, c_int};
 
-use netmod_mpi::Mpi;
 use netmod_mpi::error::{Class, MpiError, Result};
 use netmod_mpi::handle::Info;
 
 use crate::convert::{get, put, put_text, text};
+use crate::infos::AllInfos;
 
 /// Bytes of `MPI_MAX_INFO_KEY`.
 const KEY: usize = 255;
@@ -17,7 +17,7 @@ fn info(handle: c_int) -> Info {
 
 /// Reads a value; `length` is without its end.
 pub unsafe fn info_get(
-    mpi: &Mpi,
+    mpi: &AllInfos,
     handle: c_int,
     key: *const c_char,
     length: c_int,
@@ -41,7 +41,7 @@ pub unsafe fn info_get(
 
 /// Reads a value; `length` is with its end, and tells how much it would need.
 pub unsafe fn info_get_string(
-    mpi: &Mpi,
+    mpi: &AllInfos,
     handle: c_int,
     key: *const c_char,
     length: *mut c_int,
@@ -62,7 +62,7 @@ pub unsafe fn info_get_string(
 }
 
 pub unsafe fn info_get_valuelen(
-    mpi: &Mpi,
+    mpi: &AllInfos,
     handle: c_int,
     key: *const c_char,
     length: *mut c_int,
@@ -76,7 +76,7 @@ pub unsafe fn info_get_valuelen(
     }
 }
 
-pub unsafe fn info_get_nthkey(mpi: &Mpi, handle: c_int, n: c_int, key: *mut c_char) -> Result<()> {
+pub unsafe fn info_get_nthkey(mpi: &AllInfos, handle: c_int, n: c_int, key: *mut c_char) -> Result<()> {
     let found = mpi.info_get_nthkey(info(handle), n)?;
     // SAFETY: the standard wants room for a key and its end.
     unsafe { put_text(key, KEY + 1, &found) }.map(|_| ())
@@ -84,7 +84,7 @@ pub unsafe fn info_get_nthkey(mpi: &Mpi, handle: c_int, n: c_int, key: *mut c_ch
 
 /// Makes an info object of the command line that the program was started with.
 pub unsafe fn info_create_env(
-    mpi: &Mpi,
+    mpi: &AllInfos,
     _argc: c_int,
     _argv: *mut *mut c_char,
     result: *mut c_int,

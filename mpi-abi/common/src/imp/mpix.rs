@@ -19,3 +19,9 @@ pub fn query_ze_support() -> c_int {
 pub fn async_get_state(_thing: *mut c_void) -> *mut c_void {
     core::ptr::null_mut()
 }
+
+/// MPICH's older names of functions that MPI 4.1 has.
+pub use super::error::{
+    remove_error_class as delete_error_class, remove_error_code as delete_error_code,
+    remove_error_string as delete_error_string,
+};

@@ -5,30 +5,30 @@ use crate::prelude::*;
 entry! { MPI_Attr_delete PMPI_Attr_delete [] (comm: c_int, keyval: c_int)
     on Object::Comm(comm); |mpi| imp::attr::attr_delete(mpi, comm, keyval) }
 entry! { MPI_Attr_get PMPI_Attr_get [] (comm: c_int, keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::attr::attr_get::<Interface>(mpi, comm, keyval, attribute_val, flag) }
+    on Object::Comm(comm); |mpi| { given(flag)?; imp::attr::attr_get::<Interface>(mpi, comm, keyval, attribute_val, flag) } }
 entry! { MPI_Attr_put PMPI_Attr_put [] (comm: c_int, keyval: c_int, attribute_val: *mut c_void)
     on Object::Comm(comm); |mpi| imp::attr::attr_put(mpi, comm, keyval, attribute_val) }
 entry! { MPI_Comm_create_keyval PMPI_Comm_create_keyval [] (comm_copy_attr_fn: Function, comm_delete_attr_fn: Function, comm_keyval: *mut c_int, extra_state: *mut c_void)
-    on Object::None; |mpi| imp::attr::comm_create_keyval::<Interface>(mpi, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
+    on Object::None; |mpi| { given(comm_keyval)?; imp::attr::comm_create_keyval::<Interface>(mpi, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) } }
 entry! { MPI_Comm_delete_attr PMPI_Comm_delete_attr [] (comm: c_int, comm_keyval: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_delete_attr(Comm(comm as u32), Keyval(comm_keyval as u32)) }
 entry! { MPI_Comm_free_keyval PMPI_Comm_free_keyval [] (comm_keyval: *mut c_int)
     on Object::None; |mpi| { let mut comm_keyval_ = Keyval(get(comm_keyval)? as u32); let done_ = mpi.comm_free_keyval(&mut comm_keyval_); put(comm_keyval, comm_keyval_)?; done_ } }
 entry! { MPI_Comm_get_attr PMPI_Comm_get_attr [] (comm: c_int, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::attr::comm_get_attr::<Interface>(mpi, comm, comm_keyval, attribute_val, flag) }
+    on Object::Comm(comm); |mpi| { given(flag)?; imp::attr::comm_get_attr::<Interface>(mpi, comm, comm_keyval, attribute_val, flag) } }
 entry! { MPI_Comm_set_attr PMPI_Comm_set_attr [] (comm: c_int, comm_keyval: c_int, attribute_val: *mut c_void)
     on Object::Comm(comm); |mpi| imp::attr::comm_set_attr(mpi, comm, comm_keyval, attribute_val) }
 entry! { MPI_Keyval_create PMPI_Keyval_create [] (copy_fn: Function, delete_fn: Function, keyval: *mut c_int, extra_state: *mut c_void)
-    on Object::None; |mpi| imp::attr::keyval_create::<Interface>(mpi, copy_fn, delete_fn, keyval, extra_state) }
+    on Object::None; |mpi| { given(keyval)?; imp::attr::keyval_create::<Interface>(mpi, copy_fn, delete_fn, keyval, extra_state) } }
 entry! { MPI_Keyval_free PMPI_Keyval_free [] (keyval: *mut c_int)
     on Object::None; |mpi| imp::attr::keyval_free(mpi, keyval) }
 entry! { MPI_Type_create_keyval PMPI_Type_create_keyval [] (type_copy_attr_fn: Function, type_delete_attr_fn: Function, type_keyval: *mut c_int, extra_state: *mut c_void)
-    on Object::None; |mpi| imp::attr::type_create_keyval::<Interface>(mpi, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
+    on Object::None; |mpi| { given(type_keyval)?; imp::attr::type_create_keyval::<Interface>(mpi, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) } }
 entry! { MPI_Type_delete_attr PMPI_Type_delete_attr [] (datatype: c_int, type_keyval: c_int)
     on Object::None; |mpi| mpi.type_delete_attr(Datatype(datatype as u32), Keyval(type_keyval as u32)) }
 entry! { MPI_Type_free_keyval PMPI_Type_free_keyval [] (type_keyval: *mut c_int)
     on Object::None; |mpi| { let mut type_keyval_ = Keyval(get(type_keyval)? as u32); let done_ = mpi.type_free_keyval(&mut type_keyval_); put(type_keyval, type_keyval_)?; done_ } }
 entry! { MPI_Type_get_attr PMPI_Type_get_attr [] (datatype: c_int, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
-    on Object::None; |mpi| imp::attr::type_get_attr::<Interface>(mpi, datatype, type_keyval, attribute_val, flag) }
+    on Object::None; |mpi| { given(flag)?; imp::attr::type_get_attr::<Interface>(mpi, datatype, type_keyval, attribute_val, flag) } }
 entry! { MPI_Type_set_attr PMPI_Type_set_attr [] (datatype: c_int, type_keyval: c_int, attribute_val: *mut c_void)
     on Object::None; |mpi| imp::attr::type_set_attr(mpi, datatype, type_keyval, attribute_val) }

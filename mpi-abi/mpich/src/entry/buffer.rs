@@ -7,22 +7,22 @@ entry! { MPI_Buffer_attach PMPI_Buffer_attach [] (buffer_: *mut c_void, size: c_
 entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c [] (buffer_: *mut c_void, size: i64)
     on Object::None; |mpi| imp::buffer::buffer_attach(mpi, buffer_, size) }
 entry! { MPI_Buffer_detach PMPI_Buffer_detach [] (buffer_addr: *mut c_void, size: *mut c_int)
-    on Object::None; |mpi| imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) }
+    on Object::None; |mpi| { given(buffer_addr)?; given(size)?; imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c [] (buffer_addr: *mut c_void, size: *mut i64)
-    on Object::None; |mpi| imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) }
+    on Object::None; |mpi| { given(buffer_addr)?; given(size)?; imp::buffer::buffer_detach(mpi, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Buffer_flush PMPI_Buffer_flush [] ()
     on Object::None; |mpi| mpi.buffer_flush() }
 entry! { MPI_Buffer_iflush PMPI_Buffer_iflush [] (request: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.buffer_iflush(); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::None; |mpi| { given(request)?; let done_ = mpi.buffer_iflush(); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Comm_attach_buffer PMPI_Comm_attach_buffer [] (comm: c_int, buffer_: *mut c_void, size: c_int)
     on Object::Comm(comm); |mpi| imp::buffer::comm_attach_buffer(mpi, comm, buffer_, i64::from(size)) }
 entry! { MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c [] (comm: c_int, buffer_: *mut c_void, size: i64)
     on Object::Comm(comm); |mpi| imp::buffer::comm_attach_buffer(mpi, comm, buffer_, size) }
 entry! { MPI_Comm_detach_buffer PMPI_Comm_detach_buffer [] (comm: c_int, buffer_addr: *mut c_void, size: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::buffer::comm_detach_buffer(mpi, comm, buffer_addr, OutCount::from(size)) }
+    on Object::Comm(comm); |mpi| { given(buffer_addr)?; given(size)?; imp::buffer::comm_detach_buffer(mpi, comm, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c [] (comm: c_int, buffer_addr: *mut c_void, size: *mut i64)
-    on Object::Comm(comm); |mpi| imp::buffer::comm_detach_buffer(mpi, comm, buffer_addr, OutCount::from(size)) }
+    on Object::Comm(comm); |mpi| { given(buffer_addr)?; given(size)?; imp::buffer::comm_detach_buffer(mpi, comm, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Comm_flush_buffer PMPI_Comm_flush_buffer [] (comm: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_flush_buffer(Comm(comm as u32)) }
 entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer [] (comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_iflush_buffer(Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.comm_iflush_buffer(Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }

@@ -3,46 +3,46 @@
 use crate::prelude::*;
 
 entry! { MPI_Comm_compare PMPI_Comm_compare [] (comm1: c_int, comm2: c_int, result: *mut c_int)
-    on Object::Comm(comm1); |mpi| { let done_ = mpi.comm_compare(Comm(comm1 as u32), Comm(comm2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
+    on Object::Comm(comm1); |mpi| { given(result)?; let done_ = mpi.comm_compare(Comm(comm1 as u32), Comm(comm2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
 entry! { MPI_Comm_create PMPI_Comm_create [] (comm: c_int, group: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_create(Comm(comm as u32), Group(group as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_create(Comm(comm as u32), Group(group as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_create_group PMPI_Comm_create_group [] (comm: c_int, group: c_int, tag: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_create_group(Comm(comm as u32), Group(group as u32), tag); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_create_group(Comm(comm as u32), Group(group as u32), tag); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_dup PMPI_Comm_dup [] (comm: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_dup(Comm(comm as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_dup(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info [] (comm: c_int, info: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_dup_with_info(Comm(comm as u32), Info(info as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_dup_with_info(Comm(comm as u32), Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_free PMPI_Comm_free [] (comm: *mut c_int)
     on Object::Comm(look(comm)); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_free(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_info PMPI_Comm_get_info [] (comm: c_int, info_used: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_get_info(Comm(comm as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(info_used)?; let done_ = mpi.comm_get_info(Comm(comm as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
 entry! { MPI_Comm_get_name PMPI_Comm_get_name [] (comm: c_int, comm_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::comm::comm_get_name(mpi, comm, comm_name, resultlen) }
+    on Object::Comm(comm); |mpi| { given(resultlen)?; imp::comm::comm_get_name(mpi, comm, comm_name, resultlen) } }
 entry! { MPI_Comm_group PMPI_Comm_group [] (comm: c_int, group: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(group)?; let done_ = mpi.comm_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
 entry! { MPI_Comm_idup PMPI_Comm_idup [] (comm: c_int, newcomm: *mut c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_idup(Comm(comm as u32)); let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; given(request)?; let done_ = mpi.comm_idup(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info [] (comm: c_int, info: c_int, newcomm: *mut c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_idup_with_info(Comm(comm as u32), Info(info as u32)); let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; given(request)?; let done_ = mpi.comm_idup_with_info(Comm(comm as u32), Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Comm_rank PMPI_Comm_rank [] (comm: c_int, rank: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_rank(Comm(comm as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(rank)?; let done_ = mpi.comm_rank(Comm(comm as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
 entry! { MPI_Comm_remote_group PMPI_Comm_remote_group [] (comm: c_int, group: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_remote_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(group)?; let done_ = mpi.comm_remote_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
 entry! { MPI_Comm_remote_size PMPI_Comm_remote_size [] (comm: c_int, size: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_remote_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(size)?; let done_ = mpi.comm_remote_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Comm_set_info PMPI_Comm_set_info [] (comm: c_int, info: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_set_info(Comm(comm as u32), Info(info as u32)) }
 entry! { MPI_Comm_set_name PMPI_Comm_set_name [] (comm: c_int, comm_name: *const c_char)
     on Object::Comm(comm); |mpi| mpi.comm_set_name(Comm(comm as u32), text(comm_name)?) }
 entry! { MPI_Comm_size PMPI_Comm_size [] (comm: c_int, size: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(size)?; let done_ = mpi.comm_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Comm_split PMPI_Comm_split [] (comm: c_int, color: c_int, key: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_split(Comm(comm as u32), color, key); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_split(Comm(comm as u32), color, key); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_split_type PMPI_Comm_split_type [] (comm: c_int, split_type: c_int, key: c_int, info: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_split_type(Comm(comm as u32), split_type, key, Info(info as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_split_type(Comm(comm as u32), split_type, key, Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_test_inter PMPI_Comm_test_inter [] (comm: c_int, flag: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_test_inter(Comm(comm as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(flag)?; let done_ = mpi.comm_test_inter(Comm(comm as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
 entry! { MPI_Intercomm_create PMPI_Intercomm_create [] (local_comm: c_int, local_leader: c_int, peer_comm: c_int, remote_leader: c_int, tag: c_int, newintercomm: *mut c_int)
-    on Object::Comm(local_comm); |mpi| { let done_ = mpi.intercomm_create(Comm(local_comm as u32), local_leader, Comm(peer_comm as u32), remote_leader, tag); let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
+    on Object::Comm(local_comm); |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create(Comm(local_comm as u32), local_leader, Comm(peer_comm as u32), remote_leader, tag); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
 entry! { MPI_Intercomm_merge PMPI_Intercomm_merge [] (intercomm: c_int, high: c_int, newintracomm: *mut c_int)
-    on Object::Comm(intercomm); |mpi| imp::comm::intercomm_merge(mpi, intercomm, high, newintracomm) }
+    on Object::Comm(intercomm); |mpi| { given(newintracomm)?; let done_ = imp::comm::intercomm_merge(mpi, intercomm, high, newintracomm); if done_.is_err() { put(newintracomm, Comm::NULL)?; } done_ } }

@@ -11,15 +11,15 @@ free! { MPI_Aint_diff PMPI_Aint_diff (addr1: isize, addr2: isize) -> isize
 free! { MPI_Get_address PMPI_Get_address [] (location: *const c_void, address: *mut isize) -> code
     { imp::datatype::get_address(location, OutCount::from(address)) } }
 entry! { MPI_Get_count PMPI_Get_count [] (status: *const MpiStatus, datatype: c_int, count: *mut c_int)
-    on Object::None; |mpi| imp::datatype::get_count(mpi, status, datatype, OutCount::from(count)) }
+    on Object::None; |mpi| { given(count)?; imp::datatype::get_count(mpi, status, datatype, OutCount::from(count)) } }
 entry! { MPI_Get_count_c PMPI_Get_count_c [] (status: *const MpiStatus, datatype: c_int, count: *mut i64)
-    on Object::None; |mpi| imp::datatype::get_count(mpi, status, datatype, OutCount::from(count)) }
+    on Object::None; |mpi| { given(count)?; imp::datatype::get_count(mpi, status, datatype, OutCount::from(count)) } }
 entry! { MPI_Get_elements PMPI_Get_elements [] (status: *const MpiStatus, datatype: c_int, count: *mut c_int)
-    on Object::None; |mpi| imp::datatype::get_elements(mpi, status, datatype, OutCount::from(count)) }
+    on Object::None; |mpi| { given(count)?; imp::datatype::get_elements(mpi, status, datatype, OutCount::from(count)) } }
 entry! { MPI_Get_elements_c PMPI_Get_elements_c [] (status: *const MpiStatus, datatype: c_int, count: *mut i64)
-    on Object::None; |mpi| imp::datatype::get_elements(mpi, status, datatype, OutCount::from(count)) }
+    on Object::None; |mpi| { given(count)?; imp::datatype::get_elements(mpi, status, datatype, OutCount::from(count)) } }
 entry! { MPI_Get_elements_x PMPI_Get_elements_x [] (status: *const MpiStatus, datatype: c_int, count: *mut i64)
-    on Object::None; |mpi| imp::datatype::get_elements_x(mpi, status, datatype, OutCount::from(count)) }
+    on Object::None; |mpi| { given(count)?; imp::datatype::get_elements_x(mpi, status, datatype, OutCount::from(count)) } }
 entry! { MPI_Pack PMPI_Pack [] (inbuf: *const c_void, incount: c_int, datatype: c_int, outbuf: *mut c_void, outsize: c_int, position: *mut c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::datatype::pack(mpi, inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), OutCount::from(position), comm) }
 entry! { MPI_Pack_c PMPI_Pack_c [] (inbuf: *const c_void, incount: i64, datatype: c_int, outbuf: *mut c_void, outsize: i64, position: *mut i64, comm: c_int)
@@ -29,13 +29,13 @@ entry! { MPI_Pack_external PMPI_Pack_external [] (datarep: *const c_char, inbuf:
 entry! { MPI_Pack_external_c PMPI_Pack_external_c [] (datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: c_int, outbuf: *mut c_void, outsize: i64, position: *mut i64)
     on Object::None; |mpi| imp::datatype::pack_external(mpi, datarep, inbuf, incount, datatype, outbuf, outsize as i64, OutCount::from(position)) }
 entry! { MPI_Pack_external_size PMPI_Pack_external_size [] (datarep: *const c_char, incount: c_int, datatype: c_int, size: *mut isize)
-    on Object::None; |mpi| imp::datatype::pack_external_size(mpi, datarep, i64::from(incount), datatype, OutCount::from(size)) }
+    on Object::None; |mpi| { given(size)?; imp::datatype::pack_external_size(mpi, datarep, i64::from(incount), datatype, OutCount::from(size)) } }
 entry! { MPI_Pack_external_size_c PMPI_Pack_external_size_c [] (datarep: *const c_char, incount: i64, datatype: c_int, size: *mut i64)
-    on Object::None; |mpi| imp::datatype::pack_external_size(mpi, datarep, incount, datatype, OutCount::from(size)) }
+    on Object::None; |mpi| { given(size)?; imp::datatype::pack_external_size(mpi, datarep, incount, datatype, OutCount::from(size)) } }
 entry! { MPI_Pack_size PMPI_Pack_size [] (incount: c_int, datatype: c_int, comm: c_int, size: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::datatype::pack_size(mpi, i64::from(incount), datatype, comm, OutCount::from(size)) }
+    on Object::Comm(comm); |mpi| { given(size)?; imp::datatype::pack_size(mpi, i64::from(incount), datatype, comm, OutCount::from(size)) } }
 entry! { MPI_Pack_size_c PMPI_Pack_size_c [] (incount: i64, datatype: c_int, comm: c_int, size: *mut i64)
-    on Object::Comm(comm); |mpi| imp::datatype::pack_size(mpi, incount, datatype, comm, OutCount::from(size)) }
+    on Object::Comm(comm); |mpi| { given(size)?; imp::datatype::pack_size(mpi, incount, datatype, comm, OutCount::from(size)) } }
 entry! { MPI_Status_set_elements PMPI_Status_set_elements [] (status: *mut MpiStatus, datatype: c_int, count: c_int)
     on Object::None; |mpi| imp::datatype::status_set_elements(mpi, status, datatype, i64::from(count)) }
 entry! { MPI_Status_set_elements_c PMPI_Status_set_elements_c [] (status: *mut MpiStatus, datatype: c_int, count: i64)
@@ -45,51 +45,51 @@ entry! { MPI_Status_set_elements_x PMPI_Status_set_elements_x [] (status: *mut M
 entry! { MPI_Type_commit PMPI_Type_commit [] (datatype: *mut c_int)
     on Object::None; |mpi| { let mut datatype_ = Datatype(get(datatype)? as u32); let done_ = mpi.type_commit(&mut datatype_); put(datatype, datatype_)?; done_ } }
 entry! { MPI_Type_contiguous PMPI_Type_contiguous [] (count: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_contiguous(mpi, i64::from(count), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_contiguous(mpi, i64::from(count), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_contiguous_c PMPI_Type_contiguous_c [] (count: i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_contiguous(mpi, count, oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_contiguous(mpi, count, oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_darray PMPI_Type_create_darray [] (size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: *const c_int, array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int, order: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_darray_c PMPI_Type_create_darray_c [] (size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: *const i64, array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int, order: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_darray(mpi, size, rank, ndims, Counts::from(array_of_gsizes), array_of_distribs, array_of_dargs, array_of_psizes, order, oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_f90_complex PMPI_Type_create_f90_complex [] (p: c_int, r: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_create_f90_complex(p, r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newtype)?; let done_ = mpi.type_create_f90_complex(p, r); if done_.is_err() { put(newtype, Datatype::NULL)?; } let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
 entry! { MPI_Type_create_f90_integer PMPI_Type_create_f90_integer [] (r: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_create_f90_integer(r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newtype)?; let done_ = mpi.type_create_f90_integer(r); if done_.is_err() { put(newtype, Datatype::NULL)?; } let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
 entry! { MPI_Type_create_f90_real PMPI_Type_create_f90_real [] (p: c_int, r: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_create_f90_real(p, r); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newtype)?; let done_ = mpi.type_create_f90_real(p, r); if done_.is_err() { put(newtype, Datatype::NULL)?; } let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
 entry! { MPI_Type_create_hindexed PMPI_Type_create_hindexed [] (count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hindexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hindexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_hindexed_c PMPI_Type_create_hindexed_c [] (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hindexed(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hindexed(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_hindexed_block PMPI_Type_create_hindexed_block [] (count: c_int, blocklength: c_int, array_of_displacements: *const isize, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hindexed_block(mpi, i64::from(count), i64::from(blocklength), Counts::from(array_of_displacements), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hindexed_block(mpi, i64::from(count), i64::from(blocklength), Counts::from(array_of_displacements), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_hindexed_block_c PMPI_Type_create_hindexed_block_c [] (count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hindexed_block(mpi, count, blocklength, Counts::from(array_of_displacements), oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hindexed_block(mpi, count, blocklength, Counts::from(array_of_displacements), oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_hvector PMPI_Type_create_hvector [] (count: c_int, blocklength: c_int, stride: isize, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hvector(mpi, i64::from(count), i64::from(blocklength), stride as i64, oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hvector(mpi, i64::from(count), i64::from(blocklength), stride as i64, oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_hvector_c PMPI_Type_create_hvector_c [] (count: i64, blocklength: i64, stride: i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_hvector(mpi, count, blocklength, stride as i64, oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_hvector(mpi, count, blocklength, stride as i64, oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_indexed_block PMPI_Type_create_indexed_block [] (count: c_int, blocklength: c_int, array_of_displacements: *const c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_indexed_block(mpi, i64::from(count), i64::from(blocklength), Counts::from(array_of_displacements), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_indexed_block(mpi, i64::from(count), i64::from(blocklength), Counts::from(array_of_displacements), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_indexed_block_c PMPI_Type_create_indexed_block_c [] (count: i64, blocklength: i64, array_of_displacements: *const i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_indexed_block(mpi, count, blocklength, Counts::from(array_of_displacements), oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_indexed_block(mpi, count, blocklength, Counts::from(array_of_displacements), oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_resized PMPI_Type_create_resized [] (oldtype: c_int, lb: isize, extent: isize, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_resized(mpi, oldtype, lb as i64, extent as i64, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_resized(mpi, oldtype, lb as i64, extent as i64, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_resized_c PMPI_Type_create_resized_c [] (oldtype: c_int, lb: i64, extent: i64, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_resized(mpi, oldtype, lb as i64, extent as i64, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_resized(mpi, oldtype, lb as i64, extent as i64, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_struct PMPI_Type_create_struct [] (count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const isize, array_of_types: *const c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_struct(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), Types::from(array_of_types), newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_struct(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), Types::from(array_of_types), newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_struct_c PMPI_Type_create_struct_c [] (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, array_of_types: *const c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_struct(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), Types::from(array_of_types), newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_struct(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), Types::from(array_of_types), newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_subarray PMPI_Type_create_subarray [] (ndims: c_int, array_of_sizes: *const c_int, array_of_subsizes: *const c_int, array_of_starts: *const c_int, order: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_subarray(mpi, ndims, Counts::from(array_of_sizes), Counts::from(array_of_subsizes), Counts::from(array_of_starts), order, oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_subarray(mpi, ndims, Counts::from(array_of_sizes), Counts::from(array_of_subsizes), Counts::from(array_of_starts), order, oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_create_subarray_c PMPI_Type_create_subarray_c [] (ndims: c_int, array_of_sizes: *const i64, array_of_subsizes: *const i64, array_of_starts: *const i64, order: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_create_subarray(mpi, ndims, Counts::from(array_of_sizes), Counts::from(array_of_subsizes), Counts::from(array_of_starts), order, oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_create_subarray(mpi, ndims, Counts::from(array_of_sizes), Counts::from(array_of_subsizes), Counts::from(array_of_starts), order, oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_dup PMPI_Type_dup [] (oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_dup(Datatype(oldtype as u32)); let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newtype)?; let done_ = mpi.type_dup(Datatype(oldtype as u32)); if done_.is_err() { put(newtype, Datatype::NULL)?; } let newtype_ = done_?; put(newtype, newtype_)?; Ok(()) } }
 entry! { MPI_Type_extent PMPI_Type_extent [] (datatype: c_int, extent: *mut isize)
-    on Object::None; |mpi| imp::datatype::type_extent(mpi, datatype, OutCount::from(extent)) }
+    on Object::None; |mpi| { given(extent)?; imp::datatype::type_extent(mpi, datatype, OutCount::from(extent)) } }
 entry! { MPI_Type_free PMPI_Type_free [] (datatype: *mut c_int)
     on Object::None; |mpi| { let mut datatype_ = Datatype(get(datatype)? as u32); let done_ = mpi.type_free(&mut datatype_); put(datatype, datatype_)?; done_ } }
 entry! { MPI_Type_get_contents PMPI_Type_get_contents [] (datatype: c_int, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut c_int)
@@ -97,53 +97,53 @@ entry! { MPI_Type_get_contents PMPI_Type_get_contents [] (datatype: c_int, max_i
 entry! { MPI_Type_get_contents_c PMPI_Type_get_contents_c [] (datatype: c_int, max_integers: i64, max_addresses: i64, max_large_counts: i64, max_datatypes: i64, array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_large_counts: *mut i64, array_of_datatypes: *mut c_int)
     on Object::None; |mpi| imp::datatype::type_get_contents_c::<Interface>(mpi, datatype, max_integers, max_addresses, max_large_counts, max_datatypes, array_of_integers, array_of_addresses, array_of_large_counts, array_of_datatypes) }
 entry! { MPI_Type_get_envelope PMPI_Type_get_envelope [] (datatype: c_int, num_integers: *mut c_int, num_addresses: *mut c_int, num_datatypes: *mut c_int, combiner: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_get_envelope(mpi, datatype, num_integers, num_addresses, num_datatypes, combiner) }
+    on Object::None; |mpi| { given(num_integers)?; given(num_addresses)?; given(num_datatypes)?; given(combiner)?; imp::datatype::type_get_envelope(mpi, datatype, num_integers, num_addresses, num_datatypes, combiner) } }
 entry! { MPI_Type_get_envelope_c PMPI_Type_get_envelope_c [] (datatype: c_int, num_integers: *mut i64, num_addresses: *mut i64, num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_get_envelope_c(mpi, datatype, OutCount::from(num_integers), OutCount::from(num_addresses), OutCount::from(num_large_counts), OutCount::from(num_datatypes), combiner) }
+    on Object::None; |mpi| { given(num_integers)?; given(num_addresses)?; given(num_large_counts)?; given(num_datatypes)?; given(combiner)?; imp::datatype::type_get_envelope_c(mpi, datatype, OutCount::from(num_integers), OutCount::from(num_addresses), OutCount::from(num_large_counts), OutCount::from(num_datatypes), combiner) } }
 entry! { MPI_Type_get_extent PMPI_Type_get_extent [] (datatype: c_int, lb: *mut isize, extent: *mut isize)
-    on Object::None; |mpi| imp::datatype::type_get_extent(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) }
+    on Object::None; |mpi| { given(lb)?; given(extent)?; imp::datatype::type_get_extent(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) } }
 entry! { MPI_Type_get_extent_c PMPI_Type_get_extent_c [] (datatype: c_int, lb: *mut i64, extent: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_get_extent(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) }
+    on Object::None; |mpi| { given(lb)?; given(extent)?; imp::datatype::type_get_extent(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) } }
 entry! { MPI_Type_get_extent_x PMPI_Type_get_extent_x [] (datatype: c_int, lb: *mut i64, extent: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_get_extent_x(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) }
+    on Object::None; |mpi| { given(lb)?; given(extent)?; imp::datatype::type_get_extent_x(mpi, datatype, OutCount::from(lb), OutCount::from(extent)) } }
 entry! { MPI_Type_get_name PMPI_Type_get_name [] (datatype: c_int, type_name: *mut c_char, resultlen: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_get_name(mpi, datatype, type_name, resultlen) }
+    on Object::None; |mpi| { given(resultlen)?; imp::datatype::type_get_name(mpi, datatype, type_name, resultlen) } }
 entry! { MPI_Type_get_true_extent PMPI_Type_get_true_extent [] (datatype: c_int, true_lb: *mut isize, true_extent: *mut isize)
-    on Object::None; |mpi| imp::datatype::type_get_true_extent(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) }
+    on Object::None; |mpi| { given(true_lb)?; given(true_extent)?; imp::datatype::type_get_true_extent(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) } }
 entry! { MPI_Type_get_true_extent_c PMPI_Type_get_true_extent_c [] (datatype: c_int, true_lb: *mut i64, true_extent: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_get_true_extent(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) }
+    on Object::None; |mpi| { given(true_lb)?; given(true_extent)?; imp::datatype::type_get_true_extent(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) } }
 entry! { MPI_Type_get_true_extent_x PMPI_Type_get_true_extent_x [] (datatype: c_int, true_lb: *mut i64, true_extent: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_get_true_extent_x(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) }
+    on Object::None; |mpi| { given(true_lb)?; given(true_extent)?; imp::datatype::type_get_true_extent_x(mpi, datatype, OutCount::from(true_lb), OutCount::from(true_extent)) } }
 entry! { MPI_Type_get_value_index PMPI_Type_get_value_index [] (value_type: c_int, index_type: c_int, pair_type: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_get_value_index(Datatype(value_type as u32), Datatype(index_type as u32)); let pair_type_ = done_?; put(pair_type, pair_type_)?; Ok(()) } }
+    on Object::None; |mpi| { given(pair_type)?; let done_ = mpi.type_get_value_index(Datatype(value_type as u32), Datatype(index_type as u32)); if done_.is_err() { put(pair_type, Datatype::NULL)?; } let pair_type_ = done_?; put(pair_type, pair_type_)?; Ok(()) } }
 entry! { MPI_Type_hindexed PMPI_Type_hindexed [] (count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut isize, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_hindexed(mpi, count, array_of_blocklengths, array_of_displacements, oldtype, newtype) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_hindexed(mpi, count, array_of_blocklengths, array_of_displacements, oldtype, newtype); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_hvector PMPI_Type_hvector [] (count: c_int, blocklength: c_int, stride: isize, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_hvector(mpi, count, blocklength, stride as i64, oldtype, newtype) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_hvector(mpi, count, blocklength, stride as i64, oldtype, newtype); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_indexed PMPI_Type_indexed [] (count: c_int, array_of_blocklengths: *const c_int, array_of_displacements: *const c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_indexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_indexed(mpi, i64::from(count), Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_indexed_c PMPI_Type_indexed_c [] (count: i64, array_of_blocklengths: *const i64, array_of_displacements: *const i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_indexed(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_indexed(mpi, count, Counts::from(array_of_blocklengths), Counts::from(array_of_displacements), oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_lb PMPI_Type_lb [] (datatype: c_int, displacement: *mut isize)
-    on Object::None; |mpi| imp::datatype::type_lb(mpi, datatype, OutCount::from(displacement)) }
+    on Object::None; |mpi| { given(displacement)?; imp::datatype::type_lb(mpi, datatype, OutCount::from(displacement)) } }
 entry! { MPI_Type_match_size PMPI_Type_match_size [] (typeclass: c_int, size: c_int, datatype: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.type_match_size(typeclass, size); let datatype_ = done_?; put(datatype, datatype_)?; Ok(()) } }
+    on Object::None; |mpi| { given(datatype)?; let done_ = mpi.type_match_size(typeclass, size); if done_.is_err() { put(datatype, Datatype::NULL)?; } let datatype_ = done_?; put(datatype, datatype_)?; Ok(()) } }
 entry! { MPI_Type_set_name PMPI_Type_set_name [] (datatype: c_int, type_name: *const c_char)
     on Object::None; |mpi| mpi.type_set_name(Datatype(datatype as u32), text(type_name)?) }
 entry! { MPI_Type_size PMPI_Type_size [] (datatype: c_int, size: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_size(mpi, datatype, OutCount::from(size)) }
+    on Object::None; |mpi| { given(size)?; imp::datatype::type_size(mpi, datatype, OutCount::from(size)) } }
 entry! { MPI_Type_size_c PMPI_Type_size_c [] (datatype: c_int, size: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_size(mpi, datatype, OutCount::from(size)) }
+    on Object::None; |mpi| { given(size)?; imp::datatype::type_size(mpi, datatype, OutCount::from(size)) } }
 entry! { MPI_Type_size_x PMPI_Type_size_x [] (datatype: c_int, size: *mut i64)
-    on Object::None; |mpi| imp::datatype::type_size_x(mpi, datatype, OutCount::from(size)) }
+    on Object::None; |mpi| { given(size)?; imp::datatype::type_size_x(mpi, datatype, OutCount::from(size)) } }
 entry! { MPI_Type_struct PMPI_Type_struct [] (count: c_int, array_of_blocklengths: *mut c_int, array_of_displacements: *mut isize, array_of_types: *mut c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_struct(mpi, count, array_of_blocklengths, array_of_displacements, array_of_types, newtype) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_struct(mpi, count, array_of_blocklengths, array_of_displacements, array_of_types, newtype); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_ub PMPI_Type_ub [] (datatype: c_int, displacement: *mut isize)
-    on Object::None; |mpi| imp::datatype::type_ub(mpi, datatype, OutCount::from(displacement)) }
+    on Object::None; |mpi| { given(displacement)?; imp::datatype::type_ub(mpi, datatype, OutCount::from(displacement)) } }
 entry! { MPI_Type_vector PMPI_Type_vector [] (count: c_int, blocklength: c_int, stride: c_int, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_vector(mpi, i64::from(count), i64::from(blocklength), i64::from(stride), oldtype, newtype, false) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_vector(mpi, i64::from(count), i64::from(blocklength), i64::from(stride), oldtype, newtype, false); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Type_vector_c PMPI_Type_vector_c [] (count: i64, blocklength: i64, stride: i64, oldtype: c_int, newtype: *mut c_int)
-    on Object::None; |mpi| imp::datatype::type_vector(mpi, count, blocklength, stride, oldtype, newtype, true) }
+    on Object::None; |mpi| { given(newtype)?; let done_ = imp::datatype::type_vector(mpi, count, blocklength, stride, oldtype, newtype, true); if done_.is_err() { put(newtype, Datatype::NULL)?; } done_ } }
 entry! { MPI_Unpack PMPI_Unpack [] (inbuf: *const c_void, insize: c_int, position: *mut c_int, outbuf: *mut c_void, outcount: c_int, datatype: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| imp::datatype::unpack(mpi, inbuf, i64::from(insize), OutCount::from(position), outbuf, i64::from(outcount), datatype, comm) }
 entry! { MPI_Unpack_c PMPI_Unpack_c [] (inbuf: *const c_void, insize: i64, position: *mut i64, outbuf: *mut c_void, outcount: i64, datatype: c_int, comm: c_int)

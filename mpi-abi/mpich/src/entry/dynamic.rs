@@ -11,7 +11,7 @@ missing! { MPI_Comm_connect PMPI_Comm_connect (port_name: *const c_char, info: c
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect [] (comm: *mut c_int)
     on Object::Comm(look(comm)); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_disconnect(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [] (parent: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.comm_get_parent(); let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
+    on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
 missing! { MPI_Comm_join PMPI_Comm_join (fd: c_int, intercomm: *mut c_int)
     on Object::None; (fd, intercomm) }
 missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)

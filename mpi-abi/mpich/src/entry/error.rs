@@ -11,17 +11,17 @@ free! { MPI_Add_error_string PMPI_Add_error_string [] (errorcode: c_int, string:
 entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler [] (comm: c_int, errorcode: c_int)
     on Object::Comm(comm); |mpi| imp::error::comm_call_errhandler(mpi, comm, errorcode) }
 entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler [] (comm_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::error::comm_create_errhandler::<Interface>(mpi, comm_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::error::comm_create_errhandler::<Interface>(mpi, comm_errhandler_fn, errhandler) } }
 entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler [] (comm: c_int, errhandler: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.comm_get_errhandler(Comm(comm as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(errhandler)?; let done_ = mpi.comm_get_errhandler(Comm(comm as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler [] (comm: c_int, errhandler: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32)) }
 entry! { MPI_Errhandler_create PMPI_Errhandler_create [] (comm_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::error::errhandler_create::<Interface>(mpi, comm_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::error::errhandler_create::<Interface>(mpi, comm_errhandler_fn, errhandler) } }
 entry! { MPI_Errhandler_free PMPI_Errhandler_free [] (errhandler: *mut c_int)
     on Object::None; |mpi| { let mut errhandler_ = Errhandler(get(errhandler)? as u32); let done_ = mpi.errhandler_free(&mut errhandler_); put(errhandler, errhandler_)?; done_ } }
 entry! { MPI_Errhandler_get PMPI_Errhandler_get [] (comm: c_int, errhandler: *mut c_int)
-    on Object::Comm(comm); |mpi| imp::error::errhandler_get(mpi, comm, errhandler) }
+    on Object::Comm(comm); |mpi| { given(errhandler)?; imp::error::errhandler_get(mpi, comm, errhandler) } }
 entry! { MPI_Errhandler_set PMPI_Errhandler_set [] (comm: c_int, errhandler: c_int)
     on Object::Comm(comm); |mpi| imp::error::errhandler_set(mpi, comm, errhandler) }
 free! { MPI_Error_class PMPI_Error_class [] (errorcode: c_int, errorclass: *mut c_int) -> code

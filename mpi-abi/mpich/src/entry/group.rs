@@ -3,26 +3,26 @@
 use crate::prelude::*;
 
 entry! { MPI_Group_compare PMPI_Group_compare [] (group1: c_int, group2: c_int, result: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_compare(Group(group1 as u32), Group(group2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
+    on Object::None; |mpi| { given(result)?; let done_ = mpi.group_compare(Group(group1 as u32), Group(group2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
 entry! { MPI_Group_difference PMPI_Group_difference [] (group1: c_int, group2: c_int, newgroup: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_difference(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_difference(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Group_excl PMPI_Group_excl [] (group: c_int, n: c_int, ranks: *const c_int, newgroup: *mut c_int)
-    on Object::None; |mpi| imp::group::group_excl(mpi, group, n, ranks, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_excl(mpi, group, n, ranks, newgroup) } }
 entry! { MPI_Group_free PMPI_Group_free [] (group: *mut c_int)
     on Object::None; |mpi| { let mut group_ = Group(get(group)? as u32); let done_ = mpi.group_free(&mut group_); put(group, group_)?; done_ } }
 entry! { MPI_Group_incl PMPI_Group_incl [] (group: c_int, n: c_int, ranks: *const c_int, newgroup: *mut c_int)
-    on Object::None; |mpi| imp::group::group_incl(mpi, group, n, ranks, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_incl(mpi, group, n, ranks, newgroup) } }
 entry! { MPI_Group_intersection PMPI_Group_intersection [] (group1: c_int, group2: c_int, newgroup: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_intersection(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_intersection(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Group_range_excl PMPI_Group_range_excl [] (group: c_int, n: c_int, ranges: *const [c_int; 3], newgroup: *mut c_int)
-    on Object::None; |mpi| imp::group::group_range_excl(mpi, group, n, ranges, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_range_excl(mpi, group, n, ranges, newgroup) } }
 entry! { MPI_Group_range_incl PMPI_Group_range_incl [] (group: c_int, n: c_int, ranges: *const [c_int; 3], newgroup: *mut c_int)
-    on Object::None; |mpi| imp::group::group_range_incl(mpi, group, n, ranges, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_range_incl(mpi, group, n, ranges, newgroup) } }
 entry! { MPI_Group_rank PMPI_Group_rank [] (group: c_int, rank: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_rank(Group(group as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
+    on Object::None; |mpi| { given(rank)?; let done_ = mpi.group_rank(Group(group as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
 entry! { MPI_Group_size PMPI_Group_size [] (group: c_int, size: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_size(Group(group as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::None; |mpi| { given(size)?; let done_ = mpi.group_size(Group(group as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Group_translate_ranks PMPI_Group_translate_ranks [] (group1: c_int, n: c_int, ranks1: *const c_int, group2: c_int, ranks2: *mut c_int)
     on Object::None; |mpi| imp::group::group_translate_ranks(mpi, group1, n, ranks1, group2, ranks2) }
 entry! { MPI_Group_union PMPI_Group_union [] (group1: c_int, group2: c_int, newgroup: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_union(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_union(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }

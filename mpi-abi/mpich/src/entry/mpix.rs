@@ -30,12 +30,12 @@ missing! { MPIX_Comm_shrink PMPIX_Comm_shrink (comm: c_int, newcomm: *mut c_int)
     on Object::Comm(comm); (comm, newcomm) }
 missing! { MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm (comm: c_int, flag: *mut c_int)
     on Object::Comm(comm); (comm, flag) }
-missing! { MPIX_Delete_error_class PMPIX_Delete_error_class (errorclass: c_int)
-    on Object::None; (errorclass) }
-missing! { MPIX_Delete_error_code PMPIX_Delete_error_code (errorcode: c_int)
-    on Object::None; (errorcode) }
-missing! { MPIX_Delete_error_string PMPIX_Delete_error_string (errorcode: c_int)
-    on Object::None; (errorcode) }
+free! { MPIX_Delete_error_class PMPIX_Delete_error_class [] (errorclass: c_int) -> code
+    { imp::mpix::delete_error_class(errorclass) } }
+free! { MPIX_Delete_error_code PMPIX_Delete_error_code [] (errorcode: c_int) -> code
+    { imp::mpix::delete_error_code(errorcode) } }
+free! { MPIX_Delete_error_string PMPIX_Delete_error_string [] (errorcode: c_int) -> code
+    { imp::mpix::delete_error_string(errorcode) } }
 missing! { MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
     on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
 missing! { MPIX_GPU_query_support PMPIX_GPU_query_support (gpu_type: c_int, is_supported: *mut c_int)

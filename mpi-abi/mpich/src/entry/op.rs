@@ -3,11 +3,11 @@
 use crate::prelude::*;
 
 entry! { MPI_Op_commutative PMPI_Op_commutative [] (op: c_int, commute: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.op_commutative(Op(op as u32)); let commute_ = done_?; put(commute, commute_)?; Ok(()) } }
+    on Object::None; |mpi| { given(commute)?; let done_ = mpi.op_commutative(Op(op as u32)); let commute_ = done_?; put(commute, commute_)?; Ok(()) } }
 entry! { MPI_Op_create PMPI_Op_create [] (user_fn: Function, commute: c_int, op: *mut c_int)
-    on Object::None; |mpi| imp::op::op_create::<Interface>(mpi, (user_fn, false), commute, op) }
+    on Object::None; |mpi| { given(op)?; imp::op::op_create::<Interface>(mpi, (user_fn, false), commute, op) } }
 entry! { MPI_Op_create_c PMPI_Op_create_c [] (user_fn: Function, commute: c_int, op: *mut c_int)
-    on Object::None; |mpi| imp::op::op_create::<Interface>(mpi, (user_fn, true), commute, op) }
+    on Object::None; |mpi| { given(op)?; imp::op::op_create::<Interface>(mpi, (user_fn, true), commute, op) } }
 entry! { MPI_Op_free PMPI_Op_free [] (op: *mut c_int)
     on Object::None; |mpi| { let mut op_ = Op(get(op)? as u32); let done_ = mpi.op_free(&mut op_); put(op, op_)?; done_ } }
 entry! { MPI_Reduce_local PMPI_Reduce_local [] (inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int)

@@ -7,47 +7,47 @@ entry! { MPI_Bsend PMPI_Bsend [] (buf: *const c_void, count: c_int, datatype: c_
 entry! { MPI_Bsend_c PMPI_Bsend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.bsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Bsend_init PMPI_Bsend_init [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.bsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.bsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Bsend_init_c PMPI_Bsend_init_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.bsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.bsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Ibsend PMPI_Ibsend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.ibsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.ibsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Ibsend_c PMPI_Ibsend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.ibsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.ibsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Improbe PMPI_Improbe [] (source: c_int, tag: c_int, comm: c_int, flag: *mut c_int, message: *mut c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.improbe(source, tag, Comm(comm as u32)); let (flag_, message_, status_) = done_?; put(flag, flag_)?; put(message, message_)?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(flag)?; given(message)?; let done_ = mpi.improbe(source, tag, Comm(comm as u32)); let (flag_, message_, status_) = done_?; put(flag, flag_)?; put(message, message_)?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Imrecv PMPI_Imrecv [] (buf: *mut c_void, count: c_int, datatype: c_int, message: *mut c_int, request: *mut c_int)
-    on Object::None; |mpi| { let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::None; |mpi| { given(request)?; let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Imrecv_c PMPI_Imrecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, message: *mut c_int, request: *mut c_int)
-    on Object::None; |mpi| { let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::None; |mpi| { given(request)?; let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Iprobe PMPI_Iprobe [] (source: c_int, tag: c_int, comm: c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.iprobe(source, tag, Comm(comm as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(flag)?; let done_ = mpi.iprobe(source, tag, Comm(comm as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Irecv PMPI_Irecv [] (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Irecv_c PMPI_Irecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Irsend PMPI_Irsend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.irsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.irsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Irsend_c PMPI_Irsend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.irsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.irsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isend PMPI_Isend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isend_c PMPI_Isend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isendrecv PMPI_Isendrecv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, source: c_int, recvtag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isendrecv(buffer(sendbuf, sendcount, sendtype), dest, sendtag, buffer(recvbuf, recvcount, recvtype), source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isendrecv(buffer(sendbuf, sendcount, sendtype), dest, sendtag, buffer(recvbuf, recvcount, recvtype), source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isendrecv_c PMPI_Isendrecv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, source: c_int, recvtag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isendrecv(buffer(sendbuf, sendcount, sendtype), dest, sendtag, buffer(recvbuf, recvcount, recvtype), source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isendrecv(buffer(sendbuf, sendcount, sendtype), dest, sendtag, buffer(recvbuf, recvcount, recvtype), source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isendrecv_replace PMPI_Isendrecv_replace [] (buf: *mut c_void, count: c_int, datatype: c_int, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isendrecv_replace(buffer(buf, count, datatype), dest, sendtag, source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isendrecv_replace(buffer(buf, count, datatype), dest, sendtag, source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Isendrecv_replace_c PMPI_Isendrecv_replace_c [] (buf: *mut c_void, count: i64, datatype: c_int, dest: c_int, sendtag: c_int, source: c_int, recvtag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.isendrecv_replace(buffer(buf, count, datatype), dest, sendtag, source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.isendrecv_replace(buffer(buf, count, datatype), dest, sendtag, source, recvtag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Issend PMPI_Issend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.issend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.issend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Issend_c PMPI_Issend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.issend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.issend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Mprobe PMPI_Mprobe [] (source: c_int, tag: c_int, comm: c_int, message: *mut c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.mprobe(source, tag, Comm(comm as u32)); let (message_, status_) = done_?; put(message, message_)?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(message)?; let done_ = mpi.mprobe(source, tag, Comm(comm as u32)); let (message_, status_) = done_?; put(message, message_)?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Mrecv PMPI_Mrecv [] (buf: *mut c_void, count: c_int, datatype: c_int, message: *mut c_int, status: *mut MpiStatus)
     on Object::None; |mpi| { let mut message_ = Message(get(message)? as u32); let done_ = mpi.mrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Mrecv_c PMPI_Mrecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, message: *mut c_int, status: *mut MpiStatus)
@@ -59,25 +59,25 @@ entry! { MPI_Recv PMPI_Recv [] (buf: *mut c_void, count: c_int, datatype: c_int,
 entry! { MPI_Recv_c PMPI_Recv_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); |mpi| { let done_ = mpi.recv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Recv_init PMPI_Recv_init [] (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.recv_init(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.recv_init(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Recv_init_c PMPI_Recv_init_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.recv_init(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.recv_init(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Rsend PMPI_Rsend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.rsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Rsend_c PMPI_Rsend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.rsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Rsend_init PMPI_Rsend_init [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.rsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.rsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Rsend_init_c PMPI_Rsend_init_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.rsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.rsend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Send PMPI_Send [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Send_c PMPI_Send_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Send_init PMPI_Send_init [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.send_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.send_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Send_init_c PMPI_Send_init_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.send_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.send_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Sendrecv PMPI_Sendrecv [] (sendbuf: *const c_void, sendcount: c_int, sendtype: c_int, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: c_int, recvtype: c_int, source: c_int, recvtag: c_int, comm: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); |mpi| { let done_ = mpi.sendrecv(buffer(sendbuf, sendcount, sendtype), dest, sendtag, buffer(recvbuf, recvcount, recvtype), source, recvtag, Comm(comm as u32)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Sendrecv_c PMPI_Sendrecv_c [] (sendbuf: *const c_void, sendcount: i64, sendtype: c_int, dest: c_int, sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: c_int, source: c_int, recvtag: c_int, comm: c_int, status: *mut MpiStatus)
@@ -91,6 +91,6 @@ entry! { MPI_Ssend PMPI_Ssend [] (buf: *const c_void, count: c_int, datatype: c_
 entry! { MPI_Ssend_c PMPI_Ssend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); |mpi| mpi.ssend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)) }
 entry! { MPI_Ssend_init PMPI_Ssend_init [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.ssend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.ssend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Ssend_init_c PMPI_Ssend_init_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
-    on Object::Comm(comm); |mpi| { let done_ = mpi.ssend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.ssend_init(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }

@@ -7,17 +7,17 @@ entry! { MPI_Cancel PMPI_Cancel [] (request: *mut c_int)
 entry! { MPI_Grequest_complete PMPI_Grequest_complete [] (request: c_int)
     on Object::None; |mpi| mpi.grequest_complete(Request(request as u32)) }
 entry! { MPI_Grequest_start PMPI_Grequest_start [] (query_fn: Function, free_fn: Function, cancel_fn: Function, extra_state: *mut c_void, request: *mut c_int)
-    on Object::None; |mpi| imp::request::grequest_start::<Interface>(mpi, query_fn, free_fn, cancel_fn, extra_state, request) }
+    on Object::None; |mpi| { given(request)?; imp::request::grequest_start::<Interface>(mpi, query_fn, free_fn, cancel_fn, extra_state, request) } }
 entry! { MPI_Request_free PMPI_Request_free [] (request: *mut c_int)
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.request_free(&mut request_); put(request, request_)?; done_ } }
 entry! { MPI_Request_get_status PMPI_Request_get_status [] (request: c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| { let done_ = mpi.request_get_status(Request(request as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; let done_ = mpi.request_get_status(Request(request as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Request_get_status_all PMPI_Request_get_status_all [] (count: c_int, array_of_requests: *const c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::request_get_status_all(mpi, count, array_of_requests, flag, array_of_statuses) }
+    on Object::None; |mpi| { given(flag)?; imp::request::request_get_status_all(mpi, count, array_of_requests, flag, array_of_statuses) } }
 entry! { MPI_Request_get_status_any PMPI_Request_get_status_any [] (count: c_int, array_of_requests: *const c_int, indx: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::request_get_status_any(mpi, count, array_of_requests, indx, flag, status) }
+    on Object::None; |mpi| { given(indx)?; given(flag)?; imp::request::request_get_status_any(mpi, count, array_of_requests, indx, flag, status) } }
 entry! { MPI_Request_get_status_some PMPI_Request_get_status_some [] (incount: c_int, array_of_requests: *const c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::request_get_status_some(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    on Object::None; |mpi| { given(outcount)?; imp::request::request_get_status_some(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) } }
 entry! { MPI_Start PMPI_Start [] (request: *mut c_int)
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.start(&mut request_); put(request, request_)?; done_ } }
 entry! { MPI_Startall PMPI_Startall [] (count: c_int, array_of_requests: *mut c_int)
@@ -37,20 +37,20 @@ free! { MPI_Status_set_source PMPI_Status_set_source [] (status: *mut MpiStatus,
 free! { MPI_Status_set_tag PMPI_Status_set_tag [] (status: *mut MpiStatus, tag: c_int) -> code
     { imp::request::status_set_tag(status, tag) } }
 entry! { MPI_Test PMPI_Test [] (request: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.test(&mut request_); put(request, request_)?; let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; let mut request_ = Request(get(request)? as u32); let done_ = mpi.test(&mut request_); put(request, request_)?; let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Test_cancelled PMPI_Test_cancelled [] (status: *const MpiStatus, flag: *mut c_int)
-    on Object::None; |mpi| imp::request::test_cancelled(mpi, status, flag) }
+    on Object::None; |mpi| { given(flag)?; imp::request::test_cancelled(mpi, status, flag) } }
 entry! { MPI_Testall PMPI_Testall [] (count: c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::testall(mpi, count, array_of_requests, flag, array_of_statuses) }
+    on Object::None; |mpi| { given(flag)?; imp::request::testall(mpi, count, array_of_requests, flag, array_of_statuses) } }
 entry! { MPI_Testany PMPI_Testany [] (count: c_int, array_of_requests: *mut c_int, indx: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::testany(mpi, count, array_of_requests, indx, flag, status) }
+    on Object::None; |mpi| { given(indx)?; given(flag)?; imp::request::testany(mpi, count, array_of_requests, indx, flag, status) } }
 entry! { MPI_Testsome PMPI_Testsome [] (incount: c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::testsome(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    on Object::None; |mpi| { given(outcount)?; imp::request::testsome(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) } }
 entry! { MPI_Wait PMPI_Wait [] (request: *mut c_int, status: *mut MpiStatus)
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.wait(&mut request_); put(request, request_)?; let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_Waitall PMPI_Waitall [] (count: c_int, array_of_requests: *mut c_int, array_of_statuses: *mut MpiStatus)
     on Object::None; |mpi| imp::request::waitall(mpi, count, array_of_requests, array_of_statuses) }
 entry! { MPI_Waitany PMPI_Waitany [] (count: c_int, array_of_requests: *mut c_int, indx: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::waitany(mpi, count, array_of_requests, indx, status) }
+    on Object::None; |mpi| { given(indx)?; imp::request::waitany(mpi, count, array_of_requests, indx, status) } }
 entry! { MPI_Waitsome PMPI_Waitsome [] (incount: c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut MpiStatus)
-    on Object::None; |mpi| imp::request::waitsome(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    on Object::None; |mpi| { given(outcount)?; imp::request::waitsome(mpi, incount, array_of_requests, outcount, array_of_indices, array_of_statuses) } }

@@ -3,11 +3,11 @@
 use crate::prelude::*;
 
 entry! { MPI_Comm_create_from_group PMPI_Comm_create_from_group [] (group: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newcomm: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.comm_create_from_group(Group(group as u32), text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newcomm)?; let done_ = mpi.comm_create_from_group(Group(group as u32), text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset [] (session: c_int, pset_name: *const c_char, newgroup: *mut c_int)
-    on Object::Session(session); |mpi| { let done_ = mpi.group_from_session_pset(Session(session as u32), text(pset_name)?); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::Session(session); |mpi| { given(newgroup)?; let done_ = mpi.group_from_session_pset(Session(session as u32), text(pset_name)?); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups [] (local_group: c_int, local_leader: c_int, remote_group: c_int, remote_leader: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newintercomm: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
 missing! { MPI_Session_attach_buffer PMPI_Session_attach_buffer (session: c_int, buffer_: *mut c_void, size: c_int)
     on Object::Session(session); (session, buffer_, size) }
 missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_int, buffer_: *mut c_void, size: i64)
@@ -15,7 +15,7 @@ missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler [] (session: c_int, errorcode: c_int)
     on Object::Session(session); |mpi| imp::session::session_call_errhandler(mpi, session, errorcode) }
 entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [] (session_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) } }
 missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: c_int, buffer_addr: *mut c_void, size: *mut c_int)
     on Object::Session(session); (session, buffer_addr, size) }
 missing! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c (session: c_int, buffer_addr: *mut c_void, size: *mut i64)
@@ -25,15 +25,15 @@ entry! { MPI_Session_finalize PMPI_Session_finalize [] (session: *mut c_int)
 missing! { MPI_Session_flush_buffer PMPI_Session_flush_buffer (session: c_int)
     on Object::Session(session); (session) }
 entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler [] (session: c_int, errhandler: *mut c_int)
-    on Object::Session(session); |mpi| { let done_ = mpi.session_get_errhandler(Session(session as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
+    on Object::Session(session); |mpi| { given(errhandler)?; let done_ = mpi.session_get_errhandler(Session(session as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_Session_get_info PMPI_Session_get_info [] (session: c_int, info_used: *mut c_int)
-    on Object::Session(session); |mpi| { let done_ = mpi.session_get_info(Session(session as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
+    on Object::Session(session); |mpi| { given(info_used)?; let done_ = mpi.session_get_info(Session(session as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
 entry! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset [] (session: c_int, info: c_int, n: c_int, pset_len: *mut c_int, pset_name: *mut c_char)
-    on Object::Session(session); |mpi| imp::session::session_get_nth_pset(mpi, session, info, n, pset_len, pset_name) }
+    on Object::Session(session); |mpi| { given(pset_len)?; imp::session::session_get_nth_pset(mpi, session, info, n, pset_len, pset_name) } }
 entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets [] (session: c_int, info: c_int, npset_names: *mut c_int)
-    on Object::Session(session); |mpi| { let done_ = mpi.session_get_num_psets(Session(session as u32), Info(info as u32)); let npset_names_ = done_?; put(npset_names, npset_names_)?; Ok(()) } }
+    on Object::Session(session); |mpi| { given(npset_names)?; let done_ = mpi.session_get_num_psets(Session(session as u32), Info(info as u32)); let npset_names_ = done_?; put(npset_names, npset_names_)?; Ok(()) } }
 entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info [] (session: c_int, pset_name: *const c_char, info: *mut c_int)
-    on Object::Session(session); |mpi| { let done_ = mpi.session_get_pset_info(Session(session as u32), text(pset_name)?); let info_ = done_?; put(info, info_)?; Ok(()) } }
+    on Object::Session(session); |mpi| { given(info)?; let done_ = mpi.session_get_pset_info(Session(session as u32), text(pset_name)?); let info_ = done_?; put(info, info_)?; Ok(()) } }
 missing! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer (session: c_int, request: *mut c_int)
     on Object::Session(session); (session, request) }
 free! { MPI_Session_init PMPI_Session_init [] (info: c_int, errhandler: c_int, session: *mut c_int) -> code

@@ -59,7 +59,7 @@ missing! { MPI_Win_create_c PMPI_Win_create_c (base: *mut c_void, size: isize, d
 missing! { MPI_Win_create_dynamic PMPI_Win_create_dynamic (info: c_int, comm: c_int, win: *mut c_int)
     on Object::Comm(comm); (info, comm, win) }
 entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler [] (win_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; |mpi| imp::win::win_create_errhandler::<Interface>(mpi, win_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::win::win_create_errhandler::<Interface>(mpi, win_errhandler_fn, errhandler) } }
 missing! { MPI_Win_create_keyval PMPI_Win_create_keyval (win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void)
     on Object::None; (win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
 missing! { MPI_Win_delete_attr PMPI_Win_delete_attr (win: c_int, win_keyval: c_int)
@@ -89,7 +89,7 @@ missing! { MPI_Win_get_group PMPI_Win_get_group (win: c_int, group: *mut c_int)
 missing! { MPI_Win_get_info PMPI_Win_get_info (win: c_int, info_used: *mut c_int)
     on Object::Win; (win, info_used) }
 entry! { MPI_Win_get_name PMPI_Win_get_name [] (win: c_int, win_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Win; |mpi| imp::win::win_get_name(mpi, win, win_name, resultlen) }
+    on Object::Win; |mpi| { given(resultlen)?; imp::win::win_get_name(mpi, win, win_name, resultlen) } }
 missing! { MPI_Win_lock PMPI_Win_lock (lock_type: c_int, rank: c_int, assert: c_int, win: c_int)
     on Object::Win; (lock_type, rank, assert, win) }
 missing! { MPI_Win_lock_all PMPI_Win_lock_all (assert: c_int, win: c_int)

@@ -5,9 +5,9 @@ use crate::prelude::*;
 free! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans [] (logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void, is_set: *mut c_int) -> code
     { imp::abi::abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set) } }
 entry! { MPI_Abi_get_fortran_info PMPI_Abi_get_fortran_info [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
-    on Object::None; |mpi| imp::abi::abi_get_fortran_info(mpi, info) }
+    on Object::None; |mpi| { given(info)?; imp::abi::abi_get_fortran_info(mpi, info) } }
 entry! { MPI_Abi_get_info PMPI_Abi_get_info [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
-    on Object::None; |mpi| imp::abi::abi_get_info(mpi, info) }
+    on Object::None; |mpi| { given(info)?; imp::abi::abi_get_info(mpi, info) } }
 free! { MPI_Abi_get_version PMPI_Abi_get_version [] (abi_major: *mut c_int, abi_minor: *mut c_int) -> code
     { imp::abi::abi_get_version(abi_major, abi_minor) } }
 free! { MPI_Abi_set_fortran_booleans PMPI_Abi_set_fortran_booleans [] (logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void) -> code

@@ -3,46 +3,46 @@
 use crate::prelude::*;
 
 entry! { MPI_Comm_compare PMPI_Comm_compare [let comm1 = comm1.number(); let comm2 = comm2.number(); let mut result_io = OutInt::new(result, numbers::comparison_out); let result = result_io.at();] (comm1: Handle, comm2: Handle, result: *mut c_int)
-    on Object::Comm(comm1.number()); |mpi| { let done_ = mpi.comm_compare(Comm(comm1 as u32), Comm(comm2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
+    on Object::Comm(comm1.number()); |mpi| { given(result)?; let done_ = mpi.comm_compare(Comm(comm1 as u32), Comm(comm2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
 entry! { MPI_Comm_create PMPI_Comm_create [let comm = comm.number(); let group = group.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, group: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_create(Comm(comm as u32), Group(group as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_create(Comm(comm as u32), Group(group as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_create_group PMPI_Comm_create_group [let comm = comm.number(); let group = group.number(); let tag = numbers::tag_in(tag); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, group: Handle, tag: c_int, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_create_group(Comm(comm as u32), Group(group as u32), tag); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_create_group(Comm(comm as u32), Group(group as u32), tag); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_dup PMPI_Comm_dup [let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_dup(Comm(comm as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_dup(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info [let comm = comm.number(); let info = info.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, info: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_dup_with_info(Comm(comm as u32), Info(info as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_dup_with_info(Comm(comm as u32), Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_free PMPI_Comm_free [let mut comm_io = OutHandle::of(comm, Kind::COMM); let comm = comm_io.at();] (comm: *mut Handle)
     on Object::Comm(Handle::look(comm).number()); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_free(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_info PMPI_Comm_get_info [let comm = comm.number(); let mut info_used_io = OutHandle::new(info_used, Kind::INFO); let info_used = info_used_io.at();] (comm: Handle, info_used: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_get_info(Comm(comm as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(info_used)?; let done_ = mpi.comm_get_info(Comm(comm as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
 entry! { MPI_Comm_get_name PMPI_Comm_get_name [let comm = comm.number();] (comm: Handle, comm_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| imp::comm::comm_get_name(mpi, comm, comm_name, resultlen) }
+    on Object::Comm(comm.number()); |mpi| { given(resultlen)?; imp::comm::comm_get_name(mpi, comm, comm_name, resultlen) } }
 entry! { MPI_Comm_group PMPI_Comm_group [let comm = comm.number(); let mut group_io = OutHandle::new(group, Kind::GROUP); let group = group_io.at();] (comm: Handle, group: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(group)?; let done_ = mpi.comm_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
 entry! { MPI_Comm_idup PMPI_Comm_idup [let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (comm: Handle, newcomm: *mut Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_idup(Comm(comm as u32)); let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; given(request)?; let done_ = mpi.comm_idup(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info [let comm = comm.number(); let info = info.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (comm: Handle, info: Handle, newcomm: *mut Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_idup_with_info(Comm(comm as u32), Info(info as u32)); let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; given(request)?; let done_ = mpi.comm_idup_with_info(Comm(comm as u32), Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let (newcomm_, request_) = done_?; put(newcomm, newcomm_)?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Comm_rank PMPI_Comm_rank [let comm = comm.number();] (comm: Handle, rank: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_rank(Comm(comm as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(rank)?; let done_ = mpi.comm_rank(Comm(comm as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
 entry! { MPI_Comm_remote_group PMPI_Comm_remote_group [let comm = comm.number(); let mut group_io = OutHandle::new(group, Kind::GROUP); let group = group_io.at();] (comm: Handle, group: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_remote_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(group)?; let done_ = mpi.comm_remote_group(Comm(comm as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
 entry! { MPI_Comm_remote_size PMPI_Comm_remote_size [let comm = comm.number();] (comm: Handle, size: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_remote_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(size)?; let done_ = mpi.comm_remote_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Comm_set_info PMPI_Comm_set_info [let comm = comm.number(); let info = info.number();] (comm: Handle, info: Handle)
     on Object::Comm(comm.number()); |mpi| mpi.comm_set_info(Comm(comm as u32), Info(info as u32)) }
 entry! { MPI_Comm_set_name PMPI_Comm_set_name [let comm = comm.number();] (comm: Handle, comm_name: *const c_char)
     on Object::Comm(comm.number()); |mpi| mpi.comm_set_name(Comm(comm as u32), text(comm_name)?) }
 entry! { MPI_Comm_size PMPI_Comm_size [let comm = comm.number();] (comm: Handle, size: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(size)?; let done_ = mpi.comm_size(Comm(comm as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Comm_split PMPI_Comm_split [let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, color: c_int, key: c_int, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_split(Comm(comm as u32), color, key); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_split(Comm(comm as u32), color, key); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_split_type PMPI_Comm_split_type [let comm = comm.number(); let split_type = numbers::split_in(split_type); let info = info.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, split_type: c_int, key: c_int, info: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_split_type(Comm(comm as u32), split_type, key, Info(info as u32)); let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = mpi.comm_split_type(Comm(comm as u32), split_type, key, Info(info as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Comm_test_inter PMPI_Comm_test_inter [let comm = comm.number();] (comm: Handle, flag: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_test_inter(Comm(comm as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(flag)?; let done_ = mpi.comm_test_inter(Comm(comm as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
 entry! { MPI_Intercomm_create PMPI_Intercomm_create [let local_comm = local_comm.number(); let local_leader = numbers::rank_in(local_leader); let peer_comm = peer_comm.number(); let remote_leader = numbers::rank_in(remote_leader); let tag = numbers::tag_in(tag); let mut newintercomm_io = OutHandle::new(newintercomm, Kind::COMM); let newintercomm = newintercomm_io.at();] (local_comm: Handle, local_leader: c_int, peer_comm: Handle, remote_leader: c_int, tag: c_int, newintercomm: *mut Handle)
-    on Object::Comm(local_comm.number()); |mpi| { let done_ = mpi.intercomm_create(Comm(local_comm as u32), local_leader, Comm(peer_comm as u32), remote_leader, tag); let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
+    on Object::Comm(local_comm.number()); |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create(Comm(local_comm as u32), local_leader, Comm(peer_comm as u32), remote_leader, tag); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
 entry! { MPI_Intercomm_merge PMPI_Intercomm_merge [let intercomm = intercomm.number(); let mut newintracomm_io = OutHandle::new(newintracomm, Kind::COMM); let newintracomm = newintracomm_io.at();] (intercomm: Handle, high: c_int, newintracomm: *mut Handle)
-    on Object::Comm(intercomm.number()); |mpi| imp::comm::intercomm_merge(mpi, intercomm, high, newintracomm) }
+    on Object::Comm(intercomm.number()); |mpi| { given(newintracomm)?; let done_ = imp::comm::intercomm_merge(mpi, intercomm, high, newintracomm); if done_.is_err() { put(newintracomm, Comm::NULL)?; } done_ } }

@@ -11,7 +11,7 @@ missing! { MPI_Comm_connect PMPI_Comm_connect (port_name: *const c_char, info: H
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect [let mut comm_io = OutHandle::of(comm, Kind::COMM); let comm = comm_io.at();] (comm: *mut Handle)
     on Object::Comm(Handle::look(comm).number()); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_disconnect(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [let mut parent_io = OutHandle::new(parent, Kind::COMM); let parent = parent_io.at();] (parent: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.comm_get_parent(); let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
+    on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
 missing! { MPI_Comm_join PMPI_Comm_join (fd: c_int, intercomm: *mut Handle)
     on Object::None; (fd, intercomm) }
 missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)

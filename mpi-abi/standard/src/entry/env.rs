@@ -13,11 +13,11 @@ free! { MPI_Finalized PMPI_Finalized [] (flag: *mut c_int) -> code
 entry! { MPI_Free_mem PMPI_Free_mem [let base = base.memory();] (base: *mut c_void)
     on Object::None; |mpi| imp::env::free_mem(mpi, base) }
 entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info [let mut hw_info_io = OutHandle::new(hw_info, Kind::INFO); let hw_info = hw_info_io.at();] (hw_info: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.get_hw_resource_info(); let hw_info_ = done_?; put(hw_info, hw_info_)?; Ok(()) } }
+    on Object::None; |mpi| { given(hw_info)?; let done_ = mpi.get_hw_resource_info(); let hw_info_ = done_?; put(hw_info, hw_info_)?; Ok(()) } }
 free! { MPI_Get_library_version PMPI_Get_library_version [] (version: *mut c_char, resultlen: *mut c_int) -> code
     { imp::env::get_library_version::<Interface>(version, resultlen) } }
 entry! { MPI_Get_processor_name PMPI_Get_processor_name [] (name: *mut c_char, resultlen: *mut c_int)
-    on Object::None; |mpi| imp::env::get_processor_name(mpi, name, resultlen) }
+    on Object::None; |mpi| { given(resultlen)?; imp::env::get_processor_name(mpi, name, resultlen) } }
 free! { MPI_Get_version PMPI_Get_version [] (version: *mut c_int, subversion: *mut c_int) -> code
     { imp::env::get_version::<Interface>(version, subversion) } }
 free! { MPI_Init PMPI_Init [] (argc: *mut c_int, argv: *mut *mut *mut c_char) -> code
@@ -27,11 +27,11 @@ free! { MPI_Init_thread PMPI_Init_thread [let required = numbers::thread_in(requ
 free! { MPI_Initialized PMPI_Initialized [] (flag: *mut c_int) -> code
     { imp::env::initialized(flag) } }
 entry! { MPI_Is_thread_main PMPI_Is_thread_main [] (flag: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.is_thread_main(); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; let done_ = mpi.is_thread_main(); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
 free! { MPI_Pcontrol PMPI_Pcontrol [] (level: c_int) -> code
     { imp::env::pcontrol(level) } }
 entry! { MPI_Query_thread PMPI_Query_thread [let mut provided_io = OutInt::new(provided, numbers::thread_out); let provided = provided_io.at();] (provided: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.query_thread(); let provided_ = done_?; put(provided, provided_)?; Ok(()) } }
+    on Object::None; |mpi| { given(provided)?; let done_ = mpi.query_thread(); let provided_ = done_?; put(provided, provided_)?; Ok(()) } }
 free! { MPI_Wtick PMPI_Wtick () -> f64
     { imp::env::wtick() } }
 free! { MPI_Wtime PMPI_Wtime () -> f64

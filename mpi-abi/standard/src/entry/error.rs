@@ -11,9 +11,9 @@ free! { MPI_Add_error_string PMPI_Add_error_string [let errorcode = code_in(erro
 entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler [let comm = comm.number(); let errorcode = code_in(errorcode);] (comm: Handle, errorcode: c_int)
     on Object::Comm(comm.number()); |mpi| imp::error::comm_call_errhandler(mpi, comm, errorcode) }
 entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (comm_errhandler_fn: Function, errhandler: *mut Handle)
-    on Object::None; |mpi| imp::error::comm_create_errhandler::<Interface>(mpi, comm_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::error::comm_create_errhandler::<Interface>(mpi, comm_errhandler_fn, errhandler) } }
 entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler [let comm = comm.number(); let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (comm: Handle, errhandler: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.comm_get_errhandler(Comm(comm as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(errhandler)?; let done_ = mpi.comm_get_errhandler(Comm(comm as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler [let comm = comm.number(); let errhandler = errhandler.number();] (comm: Handle, errhandler: Handle)
     on Object::Comm(comm.number()); |mpi| mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32)) }
 entry! { MPI_Errhandler_free PMPI_Errhandler_free [let mut errhandler_io = OutHandle::of(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (errhandler: *mut Handle)

@@ -3,26 +3,26 @@
 use crate::prelude::*;
 
 entry! { MPI_Group_compare PMPI_Group_compare [let group1 = group1.number(); let group2 = group2.number(); let mut result_io = OutInt::new(result, numbers::comparison_out); let result = result_io.at();] (group1: Handle, group2: Handle, result: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_compare(Group(group1 as u32), Group(group2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
+    on Object::None; |mpi| { given(result)?; let done_ = mpi.group_compare(Group(group1 as u32), Group(group2 as u32)); let result_ = done_?; put(result, result_)?; Ok(()) } }
 entry! { MPI_Group_difference PMPI_Group_difference [let group1 = group1.number(); let group2 = group2.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group1: Handle, group2: Handle, newgroup: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.group_difference(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_difference(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Group_excl PMPI_Group_excl [let group = group.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group: Handle, n: c_int, ranks: *const c_int, newgroup: *mut Handle)
-    on Object::None; |mpi| imp::group::group_excl(mpi, group, n, ranks, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_excl(mpi, group, n, ranks, newgroup) } }
 entry! { MPI_Group_free PMPI_Group_free [let mut group_io = OutHandle::of(group, Kind::GROUP); let group = group_io.at();] (group: *mut Handle)
     on Object::None; |mpi| { let mut group_ = Group(get(group)? as u32); let done_ = mpi.group_free(&mut group_); put(group, group_)?; done_ } }
 entry! { MPI_Group_incl PMPI_Group_incl [let group = group.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group: Handle, n: c_int, ranks: *const c_int, newgroup: *mut Handle)
-    on Object::None; |mpi| imp::group::group_incl(mpi, group, n, ranks, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_incl(mpi, group, n, ranks, newgroup) } }
 entry! { MPI_Group_intersection PMPI_Group_intersection [let group1 = group1.number(); let group2 = group2.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group1: Handle, group2: Handle, newgroup: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.group_intersection(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_intersection(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Group_range_excl PMPI_Group_range_excl [let group = group.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group: Handle, n: c_int, ranges: *const [c_int; 3], newgroup: *mut Handle)
-    on Object::None; |mpi| imp::group::group_range_excl(mpi, group, n, ranges, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_range_excl(mpi, group, n, ranges, newgroup) } }
 entry! { MPI_Group_range_incl PMPI_Group_range_incl [let group = group.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group: Handle, n: c_int, ranges: *const [c_int; 3], newgroup: *mut Handle)
-    on Object::None; |mpi| imp::group::group_range_incl(mpi, group, n, ranges, newgroup) }
+    on Object::None; |mpi| { given(newgroup)?; imp::group::group_range_incl(mpi, group, n, ranges, newgroup) } }
 entry! { MPI_Group_rank PMPI_Group_rank [let group = group.number();] (group: Handle, rank: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_rank(Group(group as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
+    on Object::None; |mpi| { given(rank)?; let done_ = mpi.group_rank(Group(group as u32)); let rank_ = done_?; put(rank, rank_)?; Ok(()) } }
 entry! { MPI_Group_size PMPI_Group_size [let group = group.number();] (group: Handle, size: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.group_size(Group(group as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+    on Object::None; |mpi| { given(size)?; let done_ = mpi.group_size(Group(group as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_Group_translate_ranks PMPI_Group_translate_ranks [let group1 = group1.number(); let mut ranks1_io = Ints::of(ranks1, n, numbers::rank_in); let ranks1 = ranks1_io.at(); let group2 = group2.number(); let mut ranks2_io = OutInts::new(ranks2, n, numbers::rank_out); let ranks2 = ranks2_io.at();] (group1: Handle, n: c_int, ranks1: *const c_int, group2: Handle, ranks2: *mut c_int)
     on Object::None; |mpi| imp::group::group_translate_ranks(mpi, group1, n, ranks1, group2, ranks2) }
 entry! { MPI_Group_union PMPI_Group_union [let group1 = group1.number(); let group2 = group2.number(); let mut newgroup_io = OutHandle::new(newgroup, Kind::GROUP); let newgroup = newgroup_io.at();] (group1: Handle, group2: Handle, newgroup: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.group_union(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
+    on Object::None; |mpi| { given(newgroup)?; let done_ = mpi.group_union(Group(group1 as u32), Group(group2 as u32)); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }

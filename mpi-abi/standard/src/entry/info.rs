@@ -2,25 +2,25 @@
 
 use crate::prelude::*;
 
-entry! { MPI_Info_create PMPI_Info_create [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.info_create(); let info_ = done_?; put(info, info_)?; Ok(()) } }
-entry! { MPI_Info_create_env PMPI_Info_create_env [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (argc: c_int, argv: *mut *mut c_char, info: *mut Handle)
-    on Object::None; |mpi| imp::info::info_create_env(mpi, argc, argv, info) }
-entry! { MPI_Info_delete PMPI_Info_delete [let info = info.number();] (info: Handle, key: *const c_char)
+anytime! { MPI_Info_create PMPI_Info_create [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
+    on Object::None; |mpi| { given(info)?; let done_ = mpi.info_create(); let info_ = done_?; put(info, info_)?; Ok(()) } }
+anytime! { MPI_Info_create_env PMPI_Info_create_env [let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (argc: c_int, argv: *mut *mut c_char, info: *mut Handle)
+    on Object::None; |mpi| { given(info)?; imp::info::info_create_env(mpi, argc, argv, info) } }
+anytime! { MPI_Info_delete PMPI_Info_delete [let info = info.number();] (info: Handle, key: *const c_char)
     on Object::None; |mpi| mpi.info_delete(Info(info as u32), text(key)?) }
-entry! { MPI_Info_dup PMPI_Info_dup [let info = info.number(); let mut newinfo_io = OutHandle::new(newinfo, Kind::INFO); let newinfo = newinfo_io.at();] (info: Handle, newinfo: *mut Handle)
-    on Object::None; |mpi| { let done_ = mpi.info_dup(Info(info as u32)); let newinfo_ = done_?; put(newinfo, newinfo_)?; Ok(()) } }
-entry! { MPI_Info_free PMPI_Info_free [let mut info_io = OutHandle::of(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
+anytime! { MPI_Info_dup PMPI_Info_dup [let info = info.number(); let mut newinfo_io = OutHandle::new(newinfo, Kind::INFO); let newinfo = newinfo_io.at();] (info: Handle, newinfo: *mut Handle)
+    on Object::None; |mpi| { given(newinfo)?; let done_ = mpi.info_dup(Info(info as u32)); let newinfo_ = done_?; put(newinfo, newinfo_)?; Ok(()) } }
+anytime! { MPI_Info_free PMPI_Info_free [let mut info_io = OutHandle::of(info, Kind::INFO); let info = info_io.at();] (info: *mut Handle)
     on Object::None; |mpi| { let mut info_ = Info(get(info)? as u32); let done_ = mpi.info_free(&mut info_); put(info, info_)?; done_ } }
-entry! { MPI_Info_get PMPI_Info_get [let info = info.number();] (info: Handle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int)
-    on Object::None; |mpi| imp::info::info_get(mpi, info, key, valuelen, value, flag) }
-entry! { MPI_Info_get_nkeys PMPI_Info_get_nkeys [let info = info.number();] (info: Handle, nkeys: *mut c_int)
-    on Object::None; |mpi| { let done_ = mpi.info_get_nkeys(Info(info as u32)); let nkeys_ = done_?; put(nkeys, nkeys_)?; Ok(()) } }
-entry! { MPI_Info_get_nthkey PMPI_Info_get_nthkey [let info = info.number();] (info: Handle, n: c_int, key: *mut c_char)
+anytime! { MPI_Info_get PMPI_Info_get [let info = info.number();] (info: Handle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int)
+    on Object::None; |mpi| { given(flag)?; imp::info::info_get(mpi, info, key, valuelen, value, flag) } }
+anytime! { MPI_Info_get_nkeys PMPI_Info_get_nkeys [let info = info.number();] (info: Handle, nkeys: *mut c_int)
+    on Object::None; |mpi| { given(nkeys)?; let done_ = mpi.info_get_nkeys(Info(info as u32)); let nkeys_ = done_?; put(nkeys, nkeys_)?; Ok(()) } }
+anytime! { MPI_Info_get_nthkey PMPI_Info_get_nthkey [let info = info.number();] (info: Handle, n: c_int, key: *mut c_char)
     on Object::None; |mpi| imp::info::info_get_nthkey(mpi, info, n, key) }
-entry! { MPI_Info_get_string PMPI_Info_get_string [let info = info.number();] (info: Handle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int)
-    on Object::None; |mpi| imp::info::info_get_string(mpi, info, key, buflen, value, flag) }
-entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen [let info = info.number();] (info: Handle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int)
-    on Object::None; |mpi| imp::info::info_get_valuelen(mpi, info, key, valuelen, flag) }
-entry! { MPI_Info_set PMPI_Info_set [let info = info.number();] (info: Handle, key: *const c_char, value: *const c_char)
+anytime! { MPI_Info_get_string PMPI_Info_get_string [let info = info.number();] (info: Handle, key: *const c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int)
+    on Object::None; |mpi| { given(buflen)?; given(flag)?; imp::info::info_get_string(mpi, info, key, buflen, value, flag) } }
+anytime! { MPI_Info_get_valuelen PMPI_Info_get_valuelen [let info = info.number();] (info: Handle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int)
+    on Object::None; |mpi| { given(valuelen)?; given(flag)?; imp::info::info_get_valuelen(mpi, info, key, valuelen, flag) } }
+anytime! { MPI_Info_set PMPI_Info_set [let info = info.number();] (info: Handle, key: *const c_char, value: *const c_char)
     on Object::None; |mpi| mpi.info_set(Info(info as u32), text(key)?, text(value)?) }

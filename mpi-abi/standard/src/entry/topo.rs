@@ -5,40 +5,40 @@ use crate::prelude::*;
 entry! { MPI_Cart_coords PMPI_Cart_coords [let comm = comm.number(); let rank = numbers::rank_in(rank);] (comm: Handle, rank: c_int, maxdims: c_int, coords: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::topo::cart_coords(mpi, comm, rank, maxdims, coords) }
 entry! { MPI_Cart_create PMPI_Cart_create [let comm_old = comm_old.number(); let mut comm_cart_io = OutHandle::new(comm_cart, Kind::COMM); let comm_cart = comm_cart_io.at();] (comm_old: Handle, ndims: c_int, dims: *const c_int, periods: *const c_int, reorder: c_int, comm_cart: *mut Handle)
-    on Object::Comm(comm_old.number()); |mpi| imp::topo::cart_create(mpi, comm_old, ndims, dims, periods, reorder, comm_cart) }
+    on Object::Comm(comm_old.number()); |mpi| { given(comm_cart)?; let done_ = imp::topo::cart_create(mpi, comm_old, ndims, dims, periods, reorder, comm_cart); if done_.is_err() { put(comm_cart, Comm::NULL)?; } done_ } }
 entry! { MPI_Cart_get PMPI_Cart_get [let comm = comm.number();] (comm: Handle, maxdims: c_int, dims: *mut c_int, periods: *mut c_int, coords: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::topo::cart_get(mpi, comm, maxdims, dims, periods, coords) }
 entry! { MPI_Cart_map PMPI_Cart_map [let comm = comm.number(); let mut newrank_io = OutInt::new(newrank, numbers::rank_out); let newrank = newrank_io.at();] (comm: Handle, ndims: c_int, dims: *const c_int, periods: *const c_int, newrank: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| imp::topo::cart_map(mpi, comm, ndims, dims, periods, newrank) }
+    on Object::Comm(comm.number()); |mpi| { given(newrank)?; imp::topo::cart_map(mpi, comm, ndims, dims, periods, newrank) } }
 entry! { MPI_Cart_rank PMPI_Cart_rank [let comm = comm.number();] (comm: Handle, coords: *const c_int, rank: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| imp::topo::cart_rank(mpi, comm, coords, rank) }
+    on Object::Comm(comm.number()); |mpi| { given(rank)?; imp::topo::cart_rank(mpi, comm, coords, rank) } }
 entry! { MPI_Cart_shift PMPI_Cart_shift [let comm = comm.number(); let mut rank_source_io = OutInt::new(rank_source, numbers::rank_out); let rank_source = rank_source_io.at(); let mut rank_dest_io = OutInt::new(rank_dest, numbers::rank_out); let rank_dest = rank_dest_io.at();] (comm: Handle, direction: c_int, disp: c_int, rank_source: *mut c_int, rank_dest: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.cart_shift(Comm(comm as u32), direction, disp); let (rank_source_, rank_dest_) = done_?; put(rank_source, rank_source_)?; put(rank_dest, rank_dest_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(rank_source)?; given(rank_dest)?; let done_ = mpi.cart_shift(Comm(comm as u32), direction, disp); let (rank_source_, rank_dest_) = done_?; put(rank_source, rank_source_)?; put(rank_dest, rank_dest_)?; Ok(()) } }
 entry! { MPI_Cart_sub PMPI_Cart_sub [let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (comm: Handle, remain_dims: *const c_int, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); |mpi| imp::topo::cart_sub(mpi, comm, remain_dims, newcomm) }
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = imp::topo::cart_sub(mpi, comm, remain_dims, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
 entry! { MPI_Cartdim_get PMPI_Cartdim_get [let comm = comm.number();] (comm: Handle, ndims: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.cartdim_get(Comm(comm as u32)); let ndims_ = done_?; put(ndims, ndims_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(ndims)?; let done_ = mpi.cartdim_get(Comm(comm as u32)); let ndims_ = done_?; put(ndims, ndims_)?; Ok(()) } }
 entry! { MPI_Dims_create PMPI_Dims_create [] (nnodes: c_int, ndims: c_int, dims: *mut c_int)
     on Object::None; |mpi| imp::topo::dims_create(mpi, nnodes, ndims, dims) }
 entry! { MPI_Dist_graph_create PMPI_Dist_graph_create [let comm_old = comm_old.number(); let weights = weights.weights(); let info = info.number(); let mut comm_dist_graph_io = OutHandle::new(comm_dist_graph, Kind::COMM); let comm_dist_graph = comm_dist_graph_io.at();] (comm_old: Handle, n: c_int, sources: *const c_int, degrees: *const c_int, destinations: *const c_int, weights: *const c_int, info: Handle, reorder: c_int, comm_dist_graph: *mut Handle)
-    on Object::Comm(comm_old.number()); |mpi| imp::topo::dist_graph_create(mpi, comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph) }
+    on Object::Comm(comm_old.number()); |mpi| { given(comm_dist_graph)?; let done_ = imp::topo::dist_graph_create(mpi, comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph); if done_.is_err() { put(comm_dist_graph, Comm::NULL)?; } done_ } }
 entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent [let comm_old = comm_old.number(); let sourceweights = sourceweights.weights(); let destweights = destweights.weights(); let info = info.number(); let mut comm_dist_graph_io = OutHandle::new(comm_dist_graph, Kind::COMM); let comm_dist_graph = comm_dist_graph_io.at();] (comm_old: Handle, indegree: c_int, sources: *const c_int, sourceweights: *const c_int, outdegree: c_int, destinations: *const c_int, destweights: *const c_int, info: Handle, reorder: c_int, comm_dist_graph: *mut Handle)
-    on Object::Comm(comm_old.number()); |mpi| imp::topo::dist_graph_create_adjacent(mpi, comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph) }
+    on Object::Comm(comm_old.number()); |mpi| { given(comm_dist_graph)?; let done_ = imp::topo::dist_graph_create_adjacent(mpi, comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder, comm_dist_graph); if done_.is_err() { put(comm_dist_graph, Comm::NULL)?; } done_ } }
 entry! { MPI_Dist_graph_neighbors PMPI_Dist_graph_neighbors [let comm = comm.number(); let sourceweights = sourceweights.weights(); let destweights = destweights.weights();] (comm: Handle, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int, maxoutdegree: c_int, destinations: *mut c_int, destweights: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::topo::dist_graph_neighbors(mpi, comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights) }
 entry! { MPI_Dist_graph_neighbors_count PMPI_Dist_graph_neighbors_count [let comm = comm.number();] (comm: Handle, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| imp::topo::dist_graph_neighbors_count(mpi, comm, indegree, outdegree, weighted) }
+    on Object::Comm(comm.number()); |mpi| { given(indegree)?; given(outdegree)?; given(weighted)?; imp::topo::dist_graph_neighbors_count(mpi, comm, indegree, outdegree, weighted) } }
 entry! { MPI_Graph_create PMPI_Graph_create [let comm_old = comm_old.number(); let mut comm_graph_io = OutHandle::new(comm_graph, Kind::COMM); let comm_graph = comm_graph_io.at();] (comm_old: Handle, nnodes: c_int, indx: *const c_int, edges: *const c_int, reorder: c_int, comm_graph: *mut Handle)
-    on Object::Comm(comm_old.number()); |mpi| imp::topo::graph_create(mpi, comm_old, nnodes, indx, edges, reorder, comm_graph) }
+    on Object::Comm(comm_old.number()); |mpi| { given(comm_graph)?; let done_ = imp::topo::graph_create(mpi, comm_old, nnodes, indx, edges, reorder, comm_graph); if done_.is_err() { put(comm_graph, Comm::NULL)?; } done_ } }
 entry! { MPI_Graph_get PMPI_Graph_get [let comm = comm.number();] (comm: Handle, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::topo::graph_get(mpi, comm, maxindex, maxedges, indx, edges) }
 entry! { MPI_Graph_map PMPI_Graph_map [let comm = comm.number(); let mut newrank_io = OutInt::new(newrank, numbers::rank_out); let newrank = newrank_io.at();] (comm: Handle, nnodes: c_int, indx: *const c_int, edges: *const c_int, newrank: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| imp::topo::graph_map(mpi, comm, nnodes, indx, edges, newrank) }
+    on Object::Comm(comm.number()); |mpi| { given(newrank)?; imp::topo::graph_map(mpi, comm, nnodes, indx, edges, newrank) } }
 entry! { MPI_Graph_neighbors PMPI_Graph_neighbors [let comm = comm.number(); let rank = numbers::rank_in(rank);] (comm: Handle, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int)
     on Object::Comm(comm.number()); |mpi| imp::topo::graph_neighbors(mpi, comm, rank, maxneighbors, neighbors) }
 entry! { MPI_Graph_neighbors_count PMPI_Graph_neighbors_count [let comm = comm.number(); let rank = numbers::rank_in(rank);] (comm: Handle, rank: c_int, nneighbors: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.graph_neighbors_count(Comm(comm as u32), rank); let nneighbors_ = done_?; put(nneighbors, nneighbors_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(nneighbors)?; let done_ = mpi.graph_neighbors_count(Comm(comm as u32), rank); let nneighbors_ = done_?; put(nneighbors, nneighbors_)?; Ok(()) } }
 entry! { MPI_Graphdims_get PMPI_Graphdims_get [let comm = comm.number();] (comm: Handle, nnodes: *mut c_int, nedges: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.graphdims_get(Comm(comm as u32)); let (nnodes_, nedges_) = done_?; put(nnodes, nnodes_)?; put(nedges, nedges_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(nnodes)?; given(nedges)?; let done_ = mpi.graphdims_get(Comm(comm as u32)); let (nnodes_, nedges_) = done_?; put(nnodes, nnodes_)?; put(nedges, nedges_)?; Ok(()) } }
 entry! { MPI_Topo_test PMPI_Topo_test [let comm = comm.number(); let mut status_io = OutInt::new(status, numbers::topology_out); let status = status_io.at();] (comm: Handle, status: *mut c_int)
-    on Object::Comm(comm.number()); |mpi| { let done_ = mpi.topo_test(Comm(comm as u32)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm.number()); |mpi| { given(status)?; let done_ = mpi.topo_test(Comm(comm as u32)); let status_ = done_?; put(status, status_)?; Ok(()) } }

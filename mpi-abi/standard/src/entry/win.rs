@@ -59,7 +59,7 @@ missing! { MPI_Win_create_c PMPI_Win_create_c (base: *mut c_void, size: isize, d
 missing! { MPI_Win_create_dynamic PMPI_Win_create_dynamic (info: Handle, comm: Handle, win: *mut Handle)
     on Object::Comm(comm.number()); (info, comm, win) }
 entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (win_errhandler_fn: Function, errhandler: *mut Handle)
-    on Object::None; |mpi| imp::win::win_create_errhandler::<Interface>(mpi, win_errhandler_fn, errhandler) }
+    on Object::None; |mpi| { given(errhandler)?; imp::win::win_create_errhandler::<Interface>(mpi, win_errhandler_fn, errhandler) } }
 missing! { MPI_Win_create_keyval PMPI_Win_create_keyval (win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void)
     on Object::None; (win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
 missing! { MPI_Win_delete_attr PMPI_Win_delete_attr (win: Handle, win_keyval: c_int)
@@ -89,7 +89,7 @@ missing! { MPI_Win_get_group PMPI_Win_get_group (win: Handle, group: *mut Handle
 missing! { MPI_Win_get_info PMPI_Win_get_info (win: Handle, info_used: *mut Handle)
     on Object::Win; (win, info_used) }
 entry! { MPI_Win_get_name PMPI_Win_get_name [let win = win.number();] (win: Handle, win_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Win; |mpi| imp::win::win_get_name(mpi, win, win_name, resultlen) }
+    on Object::Win; |mpi| { given(resultlen)?; imp::win::win_get_name(mpi, win, win_name, resultlen) } }
 missing! { MPI_Win_lock PMPI_Win_lock (lock_type: c_int, rank: c_int, assert: c_int, win: Handle)
     on Object::Win; (lock_type, rank, assert, win) }
 missing! { MPI_Win_lock_all PMPI_Win_lock_all (assert: c_int, win: Handle)

@@ -1,0 +1,59 @@
+/* Uses infos before the library is initialized, while it runs, and after its end. Prints
+   "rank N: infos ok". */
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failures;
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+static int has(MPI_Info info, const char *key, const char *wanted)
+{
+    char value[32];
+    int flag, room = sizeof value;
+
+    MPI_Info_get_string(info, key, &room, value, &flag);
+    return flag && room == (int)strlen(wanted) + 1 && strcmp(value, wanted) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Info early, copy, late, none = MPI_INFO_NULL;
+    MPI_Comm comm;
+    int rank, class, keys;
+
+    CHECK(MPI_Info_create(&early) == MPI_SUCCESS);
+    CHECK(MPI_Info_set(early, "mpi_assert_exact_length", "true") == MPI_SUCCESS);
+    CHECK(MPI_Info_dup(early, &copy) == MPI_SUCCESS);
+    CHECK(MPI_Info_free(&copy) == MPI_SUCCESS && copy == MPI_INFO_NULL);
+    /* Nobody has set an error handler: the code alone tells. */
+    MPI_Error_class(MPI_Info_get_nkeys(none, &keys), &class);
+    CHECK(class == MPI_ERR_INFO);
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    CHECK(has(early, "mpi_assert_exact_length", "true"));
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, early, &comm);
+    MPI_Comm_get_info(comm, &late);
+    CHECK(has(late, "mpi_assert_exact_length", "true"));
+    MPI_Info_free(&late);
+    MPI_Comm_free(&comm);
+    MPI_Info_free(&early);
+    MPI_Finalize();
+
+    MPI_Info_create(&late);
+    MPI_Info_set(late, "key", "value");
+    CHECK(has(late, "key", "value"));
+    MPI_Info_free(&late);
+    if (failures)
+        return 3;
+    printf("rank %d: infos ok\n", rank);
+    return 0;
+}
