@@ -144,7 +144,8 @@ fn compile(build: &Path, tests: &[Test]) -> Result<(), String> {
 
 fn make(folder: &Path) -> Command {
     let mut make = Command::new("make");
-    make.arg("--silent").current_dir(folder).stdout(std::process::Stdio::null());
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    make.arg("--silent").arg(format!("-j{processors}")).current_dir(folder).stdout(std::process::Stdio::null());
     make
 }
 
