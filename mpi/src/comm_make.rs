@@ -284,7 +284,7 @@ impl Mpi {
         };
         let (core, color) = self.with(|s| {
             let State { dev, objects } = s;
-            let core = objects.intra_core(comm)?;
+            let core = objects.core(comm)?;
             let pairs = objects.infos.pairs(info)?;
             // The node is the only kind of hardware that is known.
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
@@ -293,6 +293,13 @@ impl Mpi {
             let color = if asks { Some(dev.node_of(rank)?) } else { None };
             Ok((core, color))
         })?;
+        if let Some(remote) = core.remote() {
+            let places = core.group().places().iter().chain(remote.places().iter());
+            let nodes =
+                self.with(|s| places.map(|p| Ok(s.dev.node_of(*p)?)).collect::<Result<HashSet<u64>>>())?;
+            let further = split_type != COMM_TYPE_HW_UNGUIDED || nodes.len() > 1;
+            return self.split_inter(comm, &core, Wish { color: color.filter(|_| further), key });
+        }
         let wishes = self.wishes(&core, Wish { color, key })?;
         let nodes: HashSet<u64> = wishes.iter().filter_map(|w| w.color).collect();
         let further = split_type != COMM_TYPE_HW_UNGUIDED || nodes.len() > 1;

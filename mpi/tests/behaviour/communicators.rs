@@ -1,7 +1,8 @@
 //! Communicators: who is in them, that their messages do not meet, that their ids return.
 
 use netmod_mpi::consts::{
-    ANY_SOURCE, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR, UNDEFINED, UNEQUAL,
+    ANY_SOURCE, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_SHARED, CONGRUENT, IDENT, SIMILAR,
+    UNDEFINED, UNEQUAL,
 };
 use netmod_mpi::handle::{Comm, Group, Info, Request};
 use netmod_mpi::{Class, Mpi};
@@ -251,10 +252,13 @@ fn two_groups_send_to_each_other() {
                 }
             }
             assert_eq!(send(mpi, &[1], other, 1, inter).expect_err("no such rank").class, Class::RANK);
-            assert_eq!(
-                mpi.comm_split_type(inter, COMM_TYPE_SHARED, 0, Info::NULL).expect_err("inter").class,
-                Class::COMM
-            );
+            // All processes are on one node, below which nothing is known.
+            let mut node = mpi.comm_split_type(inter, COMM_TYPE_SHARED, 0, Info::NULL).expect("split");
+            assert_eq!(mpi.comm_compare(node, inter), Ok(CONGRUENT));
+            mpi.comm_free(&mut node).expect("free");
+            for kind in [COMM_TYPE_HW_UNGUIDED, UNDEFINED] {
+                assert_eq!(mpi.comm_split_type(inter, kind, 0, Info::NULL), Ok(Comm::NULL));
+            }
             for comm in [half, inter, copy] {
                 mpi.comm_free(&mut { comm }).expect("free");
             }

@@ -145,7 +145,10 @@ fn compile(build: &Path, tests: &[Test]) -> Result<(), String> {
 fn make(folder: &Path) -> Command {
     let mut make = Command::new("make");
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
-    make.arg("--silent").arg(format!("-j{processors}")).current_dir(folder).stdout(std::process::Stdio::null());
+    make.arg("--silent")
+        .arg(format!("-j{processors}"))
+        .current_dir(folder)
+        .stdout(std::process::Stdio::null());
     make
 }
 
