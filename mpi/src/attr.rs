@@ -220,7 +220,7 @@ mod tests {
         assert!(keys.functions(key).is_ok());
         assert_eq!(keys.check_live(Of::Comm, key).expect_err("freed").class, Class::KEYVAL);
         assert!(keys.check(Of::Comm, key).is_ok(), "the attribute may be read and deleted");
-        assert!(keys.free(Of::Comm, &mut key.clone()).is_ok(), "a second time");
+        assert!(keys.free(Of::Comm, &mut { key }).is_ok(), "a second time");
         assert!(attrs.remove(key) && !attrs.remove(key));
         keys.release(key);
         assert_eq!(keys.live(), 0);

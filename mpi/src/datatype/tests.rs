@@ -334,7 +334,7 @@ fn markers_of_mpi_1_set_one_bound_each() {
     };
     let (bounds, both) = made(&[-3, 0, 6], &[lb.clone(), int.clone(), ub.clone()]);
     assert_eq!(bounds, (-3, 9, 4));
-    assert_eq!(made(&[10], &[lb.clone()]).0, (10, -10, 0), "without data the other bound is 0");
+    assert_eq!(made(&[10], std::slice::from_ref(&lb)).0, (10, -10, 0), "without data the other bound is 0");
     assert_eq!(made(&[0, 9], &[int.clone(), ub.clone()]).0, (0, 9, 4), "no padding behind a marker");
     assert_eq!(made(&[-5, 0], &[lb, int.clone()]).0, (-5, 12, 4), "padded to whole integers");
     // A bound that was set counts alone, also that of a part.
