@@ -231,6 +231,15 @@ impl Mpi {
         result
     }
 
+    /// Deletes the attributes of `MPI_COMM_SELF`, as `MPI_Finalize` does first. Their functions may
+    /// still call everything.
+    ///
+    /// # Errors
+    /// What the function that deletes an attribute returns; after finalize.
+    pub fn begin_finalize(&self) -> Result<()> {
+        self.delete_all_attrs(Comm::SELF)
+    }
+
     /// Leaves the job (`MPI_Finalize`): deletes the attributes of `MPI_COMM_SELF`, waits for the
     /// other processes, and closes all connections.
     ///
@@ -238,7 +247,7 @@ impl Mpi {
     /// As [`Device::finalize`]; what the function that deletes an attribute returns, which is told
     /// first although everything is released all the same. A second call.
     pub fn finalize(&self) -> Result<()> {
-        let deleted = self.delete_all_attrs(Comm::SELF);
+        let deleted = self.begin_finalize();
         let sent = self.flush_all_buffers();
         let Some(state) = self.lock().take() else { return Err(finalized()) };
         let State { dev, objects } = state;

@@ -118,8 +118,11 @@ pub fn wtick() -> f64 {
 
 /// Ends `MPI_COMM_WORLD` in this process, and the library unless a session uses it.
 pub fn finalize(mpi: &Mpi) -> Result<()> {
+    // `MPI_Finalized` is false for the functions that delete the attributes.
+    let deleted = mpi.begin_finalize();
     calls::end_world();
-    calls::end_if_unused(mpi)
+    let ended = calls::end_if_unused(mpi);
+    deleted.and(ended)
 }
 
 /// Ends the job, whatever the communicator is: processes cannot go on without their peers.
