@@ -72,7 +72,7 @@ fn ranks_know_whether_they_share_cores() {
         // itself.
         let mut odd = Command::new(nmrun.get_program());
         let script = "[ $PMI_RANK = 0 ] && set -- taskset -c 0; exec \"$@\" \"$0\" cores $(($PMI_RANK == 0))";
-        odd.args(["-n", "2", "sh", "-c", script, JOB]);
+        odd.args(["-bind-to", "none", "-n", "2", "sh", "-c", script, JOB]);
         run(odd.env("NETMOD", netmods)).expect_ok("cores", 2);
     }
 }
