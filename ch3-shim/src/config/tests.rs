@@ -69,6 +69,7 @@ fn defaults() {
         ("NETMOD_CAPTURE_SNAP", "64"),
         ("NETMOD_STATUS", ""),
         ("NETMOD_STATUS_SIGNAL", "none"),
+        ("NETMOD_MPI_LEAKS", "no"),
         ("NETMOD_SHM_DIR", "/dev/shm"),
         ("NETMOD_SHM_RANKS", "0"),
         ("NETMOD_SHM_JOINT", "auto"),
