@@ -171,7 +171,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; what a copy function returns; no context id.
     pub fn comm_dup(&self, comm: Comm) -> Result<Comm> {
-        let core = self.with(|s| s.objects.core(comm))?;
+        let core = self.with(|s| s.objects.comms.core(comm))?;
         let new = if core.remote().is_some() {
             self.dup_inter(comm, &core)?
         } else {
@@ -209,7 +209,7 @@ impl Mpi {
         let copies = self.copied_attrs(comm)?;
         self.with(|s| {
             let State { dev, objects } = s;
-            let parent = objects.core(comm)?;
+            let parent = objects.comms.core(comm)?;
             let core = like(dev, &parent, [INCOMPLETE; 2])?;
             let new = objects.add_comm(comm, core)?;
             objects.adopt_attrs(new, &copies)?;
@@ -244,7 +244,7 @@ impl Mpi {
             let text = format!("color is {color}; it is 0 or more, or MPI_UNDEFINED ({UNDEFINED})");
             return Err(MpiError::new(Class::ARG, text));
         }
-        let core = self.with(|s| s.objects.core(comm))?;
+        let core = self.with(|s| s.objects.comms.core(comm))?;
         let wish = Wish { color: u64::try_from(color).ok(), key };
         if core.remote().is_some() {
             return self.split_inter(comm, &core, wish);
@@ -284,7 +284,7 @@ impl Mpi {
         };
         let (core, color) = self.with(|s| {
             let State { dev, objects } = s;
-            let core = objects.core(comm)?;
+            let core = objects.comms.core(comm)?;
             let pairs = objects.infos.pairs(info)?;
             // The node is the only kind of hardware that is known.
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
@@ -328,7 +328,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; a group that is not part of the communicator; no context id.
     pub fn comm_create(&self, comm: Comm, group: Group) -> Result<Comm> {
-        let core = self.with(|s| s.objects.core(comm))?;
+        let core = self.with(|s| s.objects.comms.core(comm))?;
         let (places, rank) = self.part_of(&core, group)?;
         if core.remote().is_some() {
             let wish = Wish { color: rank.map(|_| 0), key: rank.unwrap_or(0).cast_signed() };
@@ -351,7 +351,7 @@ impl Mpi {
             let text = format!("tag is {tag}; it must be 0 or more");
             return Err(MpiError::new(Class::TAG, text));
         }
-        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         let (places, rank) = self.part_of(&core, group)?;
         let Some(me) = rank else { return Ok(Comm::NULL) };
         let party = Party {

@@ -100,7 +100,7 @@ impl Mpi {
         local_leader: i32,
         partner: impl FnOnce(&Objects) -> Result<Target>,
     ) -> Result<Comm> {
-        let core = self.with(|s| s.objects.intra_core(local))?;
+        let core = self.with(|s| s.objects.comms.intra_core(local))?;
         let Some(leader) = u32::try_from(local_leader).ok().filter(|rank| *rank < core.size()) else {
             let text = format!("local_leader is {local_leader}; ranks are 0 to {}", core.size() - 1);
             return Err(MpiError::new(Class::RANK, text));
@@ -255,7 +255,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; no context id.
     pub fn intercomm_merge(&self, inter: Comm, high: bool) -> Result<Comm> {
-        let core = self.with(|s| s.objects.core(inter))?;
+        let core = self.with(|s| s.objects.comms.core(inter))?;
         let remote = remote_of(&core)?;
         let both = Party::of_both(&core, &remote);
         let own_first = is_first(&core);

@@ -16,7 +16,7 @@ struct Left {
 impl Objects {
     /// Returns a line for each kind of objects of which some were not freed.
     pub(crate) fn unfreed(&self) -> Vec<String> {
-        let comms = self.comms.iter().map(|(comm, _)| self.comm_title(comm)).take(NAMES).collect();
+        let comms = self.comms.iter().map(|(comm, _)| self.comms.title(comm)).take(NAMES).collect();
         let types = self.types.live_names().take(NAMES).collect();
         let of = |count, what, free| Left { count, what, names: Vec::new(), free };
         let all = [

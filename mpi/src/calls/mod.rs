@@ -1,6 +1,7 @@
-//! Functions of [`Mpi`](crate::Mpi) over tables that need nothing else.
+//! Functions of [`Mpi`](crate::Mpi), a file for each part of MPI.
 
 mod attr;
+mod comm;
 mod errh;
 mod error;
 mod group;

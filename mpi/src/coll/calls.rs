@@ -77,7 +77,7 @@ impl Mpi {
 
 /// Returns the maker of an operation of all processes of a communicator.
 fn on_all(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {
-    move |objects| Running::new(objects, objects.core(comm)?, &call)
+    move |objects| Running::new(objects, objects.comms.core(comm)?, &call)
 }
 
 /// Writes the three forms of an operation.

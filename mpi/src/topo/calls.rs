@@ -74,7 +74,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle or grid; as [`Mpi::comm_split`].
     pub fn cart_create(&self, comm: Comm, dims: &[i32], periods: &[bool], _reorder: bool) -> Result<Comm> {
-        let size = self.with(|s| Ok(s.objects.intra_core(comm)?.size()))?;
+        let size = self.with(|s| Ok(s.objects.comms.intra_core(comm)?.size()))?;
         let cart = Cart::new(dims, periods, size as usize)?;
         let cells = cart.cells() as usize;
         self.first_with(comm, cells, Topology::Cart(cart))
@@ -94,7 +94,7 @@ impl Mpi {
     /// A bad handle; no grid.
     pub fn cart_get(&self, comm: Comm) -> Result<(Vec<i32>, Vec<bool>, Vec<i32>)> {
         self.with(|s| {
-            let (cart, rank) = (s.objects.cart(comm)?, s.objects.core(comm)?.rank());
+            let (cart, rank) = (s.objects.cart(comm)?, s.objects.comms.core(comm)?.rank());
             Ok((cart.dims.clone(), cart.periods.clone(), cart.coords(rank.cast_signed())?))
         })
     }
@@ -121,7 +121,7 @@ impl Mpi {
     /// A bad handle or direction; no grid.
     pub fn cart_shift(&self, comm: Comm, direction: i32, disp: i32) -> Result<(i32, i32)> {
         self.with(|s| {
-            let rank = s.objects.core(comm)?.rank();
+            let rank = s.objects.comms.core(comm)?.rank();
             s.objects.cart(comm)?.shift(rank.cast_signed(), direction, disp)
         })
     }
@@ -133,7 +133,7 @@ impl Mpi {
     /// A bad handle; no grid; too few flags; as [`Mpi::comm_split`].
     pub fn cart_sub(&self, comm: Comm, remain: &[bool]) -> Result<Comm> {
         let (slice, which, place) = self.with(|s| {
-            let rank = s.objects.core(comm)?.rank();
+            let rank = s.objects.comms.core(comm)?.rank();
             s.objects.cart(comm)?.sub(remain, rank.cast_signed())
         })?;
         if slice.dims.is_empty() {
@@ -149,7 +149,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle or grid.
     pub fn cart_map(&self, comm: Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
-        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         let cells = Cart::new(dims, periods, core.size() as usize)?.cells();
         Ok(in_first(core.rank().cast_signed(), cells))
     }
@@ -182,7 +182,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle or graph; as [`Mpi::comm_split`].
     pub fn graph_create(&self, comm: Comm, index: &[i32], edges: &[i32], _reorder: bool) -> Result<Comm> {
-        let size = self.with(|s| Ok(s.objects.intra_core(comm)?.size()))?;
+        let size = self.with(|s| Ok(s.objects.comms.intra_core(comm)?.size()))?;
         let graph = Graph::new(index, edges, size as usize)?;
         self.first_with(comm, index.len(), Topology::Graph(graph))
     }
@@ -231,7 +231,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle or graph.
     pub fn graph_map(&self, comm: Comm, index: &[i32], edges: &[i32]) -> Result<i32> {
-        let core = self.with(|s| s.objects.intra_core(comm))?;
+        let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         Graph::new(index, edges, core.size() as usize)?;
         Ok(in_first(core.rank().cast_signed(), index.len() as i32))
     }
@@ -250,7 +250,7 @@ impl Mpi {
         _info: Info,
         _reorder: bool,
     ) -> Result<Comm> {
-        let size = self.with(|s| Ok(s.objects.intra_core(comm)?.size()))?;
+        let size = self.with(|s| Ok(s.objects.comms.intra_core(comm)?.size()))?;
         let graph = DistGraph::new(sources, destinations, weights, size as usize)?;
         self.first_with(comm, size as usize, Topology::DistGraph(graph))
     }
@@ -268,7 +268,7 @@ impl Mpi {
         _info: Info,
         _reorder: bool,
     ) -> Result<Comm> {
-        let size = self.with(|s| Ok(s.objects.intra_core(comm)?.size()))? as usize;
+        let size = self.with(|s| Ok(s.objects.comms.intra_core(comm)?.size()))? as usize;
         let edges = listed(sources, degrees, destinations, weights)?;
         // The check of each edge, before others wait for this process.
         let ends: (Vec<i32>, Vec<i32>) = edges.iter().map(|e| (e[0], e[1])).unzip();

@@ -9,7 +9,7 @@ use crate::instance::{Mpi, Objects};
 /// Returns the maker of an operation of the neighbours.
 fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {
     move |objects| {
-        let core = objects.intra_core(comm)?;
+        let core = objects.comms.intra_core(comm)?;
         let topology = objects.comms.get(comm)?.topology.as_ref().ok_or_else(|| none(objects, comm))?;
         let around = topology.neighbours(core.rank().cast_signed())?;
         Running::with(objects, core, &call, Peers::Neighbours(&around))
@@ -19,7 +19,7 @@ fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Runn
 /// Returns the error of a communicator without a topology.
 #[cold]
 pub(super) fn none(objects: &Objects, comm: Comm) -> Box<MpiError> {
-    let text = format!("{} has no topology of this kind; make one for it first", objects.comm_title(comm));
+    let text = format!("{} has no topology of this kind; make one for it first", objects.comms.title(comm));
     MpiError::new(Class::TOPOLOGY, text)
 }
 
