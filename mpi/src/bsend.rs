@@ -14,9 +14,9 @@ use crate::consts::{BSEND_OVERHEAD, BUFFER_AUTOMATIC};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Request};
 use crate::instance::{Mpi, Objects};
-use crate::pt2pt::Target;
-use crate::request::{Kind, failure};
-use crate::status::Status;
+use crate::request::Kind;
+use crate::status::{Status, failure};
+use crate::target::Target;
 use crate::task::{Progress, Task};
 
 /// A buffered message under way.

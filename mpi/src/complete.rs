@@ -10,8 +10,8 @@ use crate::error::{Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::Request;
 use crate::instance::{Mpi, Objects};
-use crate::request::{Kind, failure};
-use crate::status::Status;
+use crate::request::Kind;
+use crate::status::{Status, failure};
 
 /// The result of an operation, as far as it is known under the lock.
 pub(crate) enum Ended {

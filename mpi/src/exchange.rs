@@ -9,7 +9,7 @@ use ch3_shim::{Request, Vci};
 
 use crate::comm::CommCore;
 use crate::error::Result;
-use crate::request::failure;
+use crate::status::failure;
 
 /// The processes that agree, and the tag of their messages.
 #[derive(Clone, Debug)]

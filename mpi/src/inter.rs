@@ -13,9 +13,9 @@ use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
 use crate::handle::Comm;
 use crate::instance::{Mpi, Objects, State};
-use crate::pt2pt::Target;
 use crate::ranks::Ranks;
-use crate::request::failure;
+use crate::status::failure;
+use crate::target::Target;
 use crate::wish::Wish;
 
 /// A group as it is told to the other one: its context id, and its processes.
@@ -90,7 +90,7 @@ impl Mpi {
         remote_leader: i32,
         tag: i32,
     ) -> Result<Comm> {
-        self.join(local, local_leader, |objects| Target::of_send(objects, remote_leader, tag, peer))
+        self.join(local, local_leader, |objects| Target::of_send(&objects.comms, remote_leader, tag, peer))
     }
 
     /// Makes an intercommunicator of this group and that of the partner, whom the leader finds.

@@ -8,9 +8,9 @@ use crate::datatype::{Bound, Buf};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Request};
 use crate::instance::{Mpi, State};
-use crate::pt2pt::{self, SendMode, Target};
 use crate::request::Kind;
 use crate::status::Status;
+use crate::target::{SendMode, Target, begin_recv, begin_send};
 use crate::task::Task;
 
 /// The operation of a persistent request.
@@ -85,11 +85,11 @@ fn start(s: &mut State, request: Request) -> Result<()> {
         }
         Operation::Send(mode, buf, target) => {
             let data = buf.segment();
-            Kind::Send(pt2pt::begin_send(dev, data, target, *mode)?, target.core.clone())
+            Kind::Send(begin_send(dev, data, target, *mode)?, target.core.clone())
         }
         Operation::Recv(buf, target) => {
             let room = buf.segment();
-            Kind::Recv(pt2pt::begin_recv(dev, room, target)?, target.core.clone())
+            Kind::Recv(begin_recv(dev, room, target)?, target.core.clone())
         }
         Operation::Task(task) => {
             let Some(mut task) = task.take() else { return Err(is_active(request)) };
@@ -119,7 +119,7 @@ impl Mpi {
 
     fn persistent_send(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.persistent(|s| {
-            let target = Target::of_send(&s.objects, dest, tag, comm)?;
+            let target = Target::of_send(&s.objects.comms, dest, tag, comm)?;
             Ok(Operation::Send(mode, s.objects.types.bound(&buf)?, target))
         })
     }
@@ -162,7 +162,7 @@ impl Mpi {
     /// A bad argument.
     pub fn recv_init(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.persistent(|s| {
-            let target = Target::of_recv(&s.objects, source, tag, comm)?;
+            let target = Target::of_recv(&s.objects.comms, source, tag, comm)?;
             Ok(Operation::Recv(s.objects.types.bound(&buf)?, target))
         })
     }

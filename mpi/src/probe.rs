@@ -7,9 +7,9 @@ use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Message, Request, Table};
 use crate::instance::{Mpi, State};
-use crate::pt2pt::Target;
-use crate::request::{Kind, failure};
-use crate::status::Status;
+use crate::request::Kind;
+use crate::status::{Status, failure};
+use crate::target::Target;
 
 /// A message that was matched and waits to be received.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Mpi {
     /// # Errors
     /// A bad argument; a source that is lost.
     pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
         let found = self.test_until(|vci, _| look(vci, &from).transpose())?;
         Ok((found.is_some(), found.unwrap_or(Status::EMPTY)))
     }
@@ -38,7 +38,7 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn probe(&self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
-        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
         self.wait_until(|vci, _| look(vci, &from).transpose())
     }
 
@@ -48,7 +48,7 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Message, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
         let found = self.test_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())?;
         Ok(match found {
             Some((message, status)) => (true, message, status),
@@ -61,7 +61,7 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn mprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(Message, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects, source, tag, comm))?;
+        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
         self.wait_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())
     }
 

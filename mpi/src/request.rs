@@ -6,12 +6,12 @@ use std::sync::Arc;
 use ch3_shim::{RawReq, Vci};
 
 use crate::comm::CommCore;
-use crate::error::{Arrived, Class, MpiError, Result};
+use crate::error::{Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Request, Table};
 use crate::instance::Objects;
 use crate::persistent::Persistent;
-use crate::status::Status;
+use crate::status::{Status, failure, take};
 use crate::task::{Call, Progress, Task};
 
 /// The operation of a request.
@@ -261,33 +261,6 @@ impl Kind {
         }
         true
     }
-}
-
-/// Takes the result of a message: its status, with the sender's rank in the communicator.
-pub(crate) fn take(vci: &mut Vci, raw: RawReq, core: &CommCore) -> Result<Status> {
-    match vci.take_raw(raw) {
-        Ok(status) => Ok(Status::of_message(status, core)),
-        Err(e) => Err(failure(e, core)),
-    }
-}
-
-/// Returns the error of a message, with ranks of the communicator.
-#[cold]
-pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> {
-    core.raised(match error {
-        ch3_shim::Error::Truncated { status, sent } => {
-            let status = Status::of_message(status, core);
-            let text = format!(
-                "the message of {sent} bytes from rank {} with tag {} does not fit the receive's buffer of {} bytes; \
-                 make that larger",
-                status.source, status.tag, status.count_bytes
-            );
-            let Status { source, tag, count_bytes: bytes, .. } = status;
-            let arrived = Some(Arrived { source, tag, bytes });
-            Box::new(MpiError { arrived, ..*MpiError::new(Class::TRUNCATE, text) })
-        }
-        other => other.into(),
-    })
 }
 
 impl Objects {

@@ -14,8 +14,8 @@ use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
 use crate::handle::{Comm, Errhandler, Group, Info, Session, Table};
 use crate::instance::Mpi;
-use crate::pt2pt::Target;
 use crate::ranks::Ranks;
+use crate::target::Target;
 
 /// Names of the sets of processes: all of the job, and this one alone.
 const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];

@@ -1,10 +1,10 @@
-//! The status of a finished operation.
+//! The result of a finished operation: its status, or the error of its message.
 
-use ch3_shim::Status as DeviceStatus;
+use ch3_shim::{RawReq, Status as DeviceStatus, Vci};
 
 use crate::comm::CommCore;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
-use crate::error::{Arrived, MpiError};
+use crate::error::{Arrived, Class, MpiError, Result};
 
 /// The status of a finished operation (`MPI_Status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,4 +63,31 @@ impl Default for Status {
     fn default() -> Status {
         Status::EMPTY
     }
+}
+
+/// Takes the result of a message: its status, with the sender's rank in the communicator.
+pub(crate) fn take(vci: &mut Vci, raw: RawReq, core: &CommCore) -> Result<Status> {
+    match vci.take_raw(raw) {
+        Ok(status) => Ok(Status::of_message(status, core)),
+        Err(e) => Err(failure(e, core)),
+    }
+}
+
+/// Returns the error of a message, with ranks of the communicator.
+#[cold]
+pub(crate) fn failure(error: ch3_shim::Error, core: &CommCore) -> Box<MpiError> {
+    core.raised(match error {
+        ch3_shim::Error::Truncated { status, sent } => {
+            let status = Status::of_message(status, core);
+            let text = format!(
+                "the message of {sent} bytes from rank {} with tag {} does not fit the receive's buffer of {} bytes; \
+                 make that larger",
+                status.source, status.tag, status.count_bytes
+            );
+            let Status { source, tag, count_bytes: bytes, .. } = status;
+            let arrived = Some(Arrived { source, tag, bytes });
+            Box::new(MpiError { arrived, ..*MpiError::new(Class::TRUNCATE, text) })
+        }
+        other => other.into(),
+    })
 }

@@ -7,4 +7,5 @@ mod error;
 mod group;
 mod info;
 mod op;
+mod pt2pt;
 mod types;

@@ -12,8 +12,7 @@ use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::instance::Objects;
-use crate::request::failure;
-use crate::status::Status;
+use crate::status::{Status, failure};
 use crate::task::{Progress, Task};
 
 /// A collective operation of a communicator.

@@ -2,116 +2,17 @@
 
 use std::sync::Arc;
 
-use ch3_shim::{Mode, RawReq, Vci};
-use netmod_core::Segment;
+use ch3_shim::RawReq;
 
 use crate::bsend;
 use crate::comm::CommCore;
-use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB};
 use crate::datatype::Buf;
-use crate::error::{Class, MpiError, Result};
+use crate::error::Result;
 use crate::handle::{Comm, Request};
-use crate::instance::{Mpi, Objects, State};
-use crate::request::{Kind, failure, take};
-use crate::status::Status;
-
-/// The mode of a send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// Over when the buffer may be used again.
-    Standard,
-    /// Copied to the attached buffer.
-    Buffered,
-    /// Over when the receiver has matched it.
-    Synchronous,
-    /// Its receive has been posted.
-    Ready,
-}
-
-/// The other side of a message, checked: its rank in the job, tag and communicator.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    /// Rank in the job, or [`PROC_NULL`] or [`ANY_SOURCE`].
-    pub place: i32,
-    pub tag: i32,
-    pub core: Arc<CommCore>,
-}
-
-#[cold]
-fn bad_rank(what: &str, rank: i32, core: &CommCore, more: &str) -> Box<MpiError> {
-    let size = core.peers().size();
-    let text = format!(
-        "{what} is {rank}; the communicator has {size} processes there, so that ranks are 0 to {}, {more}MPI_PROC_NULL ({PROC_NULL})",
-        i64::from(size) - 1
-    );
-    MpiError::new(Class::RANK, text)
-}
-
-#[cold]
-fn bad_tag(what: &str, tag: i32, more: &str) -> Box<MpiError> {
-    MpiError::new(Class::TAG, format!("{what} is {tag}; tags are 0 to {TAG_UB}{more}"))
-}
-
-impl Target {
-    /// Checks the arguments of a send.
-    ///
-    /// # Errors
-    /// A bad communicator, rank or tag.
-    #[inline]
-    pub(crate) fn of_send(objects: &Objects, dest: i32, tag: i32, comm: Comm) -> Result<Target> {
-        let core = &objects.comms.get(comm)?.core;
-        let place = match u32::try_from(dest).ok().and_then(|rank| core.peers().place(rank)) {
-            Some(place) => place.cast_signed(),
-            None if dest == PROC_NULL => PROC_NULL,
-            None => return Err(bad_rank("dest", dest, core, "or ")),
-        };
-        if tag < 0 {
-            return Err(bad_tag("tag", tag, ""));
-        }
-        Ok(Target { place, tag, core: Arc::clone(core) })
-    }
-
-    /// Checks the arguments of a receive or a probe.
-    ///
-    /// # Errors
-    /// As [`Target::of_send`].
-    #[inline]
-    pub(crate) fn of_recv(objects: &Objects, source: i32, tag: i32, comm: Comm) -> Result<Target> {
-        let core = &objects.comms.get(comm)?.core;
-        let place = match u32::try_from(source).ok().and_then(|rank| core.peers().place(rank)) {
-            Some(place) => place.cast_signed(),
-            None if source == PROC_NULL || source == ANY_SOURCE => source,
-            None => return Err(bad_rank("source", source, core, "MPI_ANY_SOURCE (-2) or ")),
-        };
-        if tag < 0 && tag != ANY_TAG {
-            return Err(bad_tag("tag", tag, ", or MPI_ANY_TAG (-1)"));
-        }
-        Ok(Target { place, tag, core: Arc::clone(core) })
-    }
-}
-
-/// Starts a send that is not buffered.
-///
-/// # Errors
-/// Those of the device.
-#[inline]
-pub(crate) fn begin_send(vci: &mut Vci, data: Segment, to: &Target, mode: SendMode) -> Result<RawReq> {
-    let mode = match mode {
-        SendMode::Standard | SendMode::Buffered => Mode::Standard,
-        SendMode::Synchronous => Mode::Sync,
-        SendMode::Ready => Mode::Ready,
-    };
-    vci.isend_raw(data, to.place, to.tag, to.core.out, mode).map_err(|e| failure(e, &to.core))
-}
-
-/// Starts a receive.
-///
-/// # Errors
-/// Those of the device.
-#[inline]
-pub(crate) fn begin_recv(vci: &mut Vci, room: Segment, from: &Target) -> Result<RawReq> {
-    vci.irecv_raw(room, from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))
-}
+use crate::instance::{Mpi, State};
+use crate::request::Kind;
+use crate::status::{Status, failure, take};
+use crate::target::{SendMode, Target, begin_recv, begin_send};
 
 impl Mpi {
     /// Waits for a message whose memory is the caller's for the length of this call.
@@ -137,7 +38,7 @@ impl Mpi {
     fn send_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
         let (raw, core) = self.with(|s| {
             let State { dev, objects } = s;
-            let target = Target::of_send(objects, dest, tag, comm)?;
+            let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
                 bsend::send(dev, &mut objects.buffers, data, &target)?;
@@ -155,7 +56,7 @@ impl Mpi {
     fn isend_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let target = Target::of_send(objects, dest, tag, comm)?;
+            let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
                 bsend::send(dev, &mut objects.buffers, data, &target)?;
@@ -243,7 +144,7 @@ impl Mpi {
     pub fn recv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         let (raw, core) = self.with(|s| {
             let State { dev, objects } = s;
-            let target = Target::of_recv(objects, source, tag, comm)?;
+            let target = Target::of_recv(&objects.comms, source, tag, comm)?;
             let room = objects.types.segment(&buf)?;
             Ok((begin_recv(dev, room, &target)?, target.core))
         })?;
@@ -258,7 +159,7 @@ impl Mpi {
     pub fn irecv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let target = Target::of_recv(objects, source, tag, comm)?;
+            let target = Target::of_recv(&objects.comms, source, tag, comm)?;
             let room = objects.types.segment(&buf)?;
             let raw = begin_recv(dev, room, &target)?;
             if raw.is_over() {
@@ -277,8 +178,8 @@ impl Mpi {
     ) -> Result<(RawReq, RawReq, Arc<CommCore>)> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let to = Target::of_send(objects, dest, send_tag, comm)?;
-            let from = Target::of_recv(objects, source, recv_tag, comm)?;
+            let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
+            let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let (data, room) = (objects.types.segment(&data)?, objects.types.segment(&room)?);
             let receive = begin_recv(dev, room, &from)?;
             match begin_send(dev, data, &to, SendMode::Standard) {
@@ -369,8 +270,8 @@ impl Mpi {
     ) -> Result<(ch3_shim::Request, RawReq, Arc<CommCore>)> {
         self.with(|s| {
             let State { dev, objects } = s;
-            let to = Target::of_send(objects, dest, send_tag, comm)?;
-            let from = Target::of_recv(objects, source, recv_tag, comm)?;
+            let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
+            let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let mut data = objects.types.segment(&buf)?;
             let mut packed = Vec::with_capacity(data.total());
             data.pack_vec(data.total(), &mut packed);
