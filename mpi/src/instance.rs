@@ -9,7 +9,7 @@ use netmod_core::tell::on_stderr;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::attr::Keyvals;
-use crate::bsend::Buffers;
+use crate::buffers::Buffers;
 use crate::comm::Comms;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
 use crate::context::Contexts;
@@ -20,8 +20,8 @@ use crate::group::Groups;
 use crate::handle::{Comm, Table};
 use crate::info::Infos;
 use crate::log;
+use crate::matched::Messages;
 use crate::op::Ops;
-use crate::probe::Messages;
 use crate::request::Requests;
 use crate::session::Sessions;
 use crate::turns::Turns;

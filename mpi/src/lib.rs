@@ -20,7 +20,7 @@
 //! and [`coll`] makes the schedules of collective operations, which one engine runs.
 
 pub mod attr;
-mod bsend;
+mod buffers;
 mod calls;
 pub mod coll;
 mod comm;
@@ -42,10 +42,10 @@ mod instance;
 mod inter;
 mod leaks;
 mod log;
+mod matched;
 pub mod op;
 mod peek;
 mod persistent;
-mod probe;
 mod ranks;
 mod request;
 mod session;

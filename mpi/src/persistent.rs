@@ -2,7 +2,7 @@
 
 use ch3_shim::Vci;
 
-use crate::bsend;
+use crate::buffers;
 use crate::comm::CommCore;
 use crate::datatype::{Bound, Buf};
 use crate::error::{Class, MpiError, Result};
@@ -80,7 +80,7 @@ fn start(s: &mut State, request: Request) -> Result<()> {
     let current = match &mut p.operation {
         Operation::Send(SendMode::Buffered, buf, target) => {
             let data = buf.segment();
-            bsend::send(dev, &mut objects.buffers, data, target)?;
+            buffers::send(dev, &mut objects.buffers, data, target)?;
             Kind::Over(Ok(Status::EMPTY))
         }
         Operation::Send(mode, buf, target) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ch3_shim::RawReq;
 
-use crate::bsend;
+use crate::buffers;
 use crate::comm::CommCore;
 use crate::datatype::Buf;
 use crate::error::Result;
@@ -41,7 +41,7 @@ impl Mpi {
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
-                bsend::send(dev, &mut objects.buffers, data, &target)?;
+                buffers::send(dev, &mut objects.buffers, data, &target)?;
                 return Ok((RawReq::NULL, target.core));
             }
             let raw = begin_send(dev, data, &target, mode)?;
@@ -59,7 +59,7 @@ impl Mpi {
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
-                bsend::send(dev, &mut objects.buffers, data, &target)?;
+                buffers::send(dev, &mut objects.buffers, data, &target)?;
                 return Ok(Request::COMPLETE);
             }
             let raw = begin_send(dev, data, &target, mode)?;

@@ -1,25 +1,13 @@
-//! Looking at messages before they are received.
+//! Probes, and the reception of messages that they have matched.
 
-use std::sync::Arc;
-
-use crate::comm::CommCore;
 use crate::datatype::Buf;
 use crate::error::Result;
-use crate::handle::{Comm, Message, Request, Table};
+use crate::handle::{Comm, Message, Request};
 use crate::instance::{Mpi, State};
+use crate::matched::{look, take};
 use crate::request::Kind;
-use crate::status::{Status, failure};
+use crate::status::Status;
 use crate::target::Target;
-
-/// A message that was matched and waits to be received.
-#[derive(Debug)]
-pub(crate) struct Matched {
-    message: ch3_shim::Message,
-    core: Arc<CommCore>,
-}
-
-/// The matched messages of a process.
-pub(crate) type Messages = Table<Message, Matched>;
 
 impl Mpi {
     /// Looks for a message that a receive with these arguments would match (`MPI_Iprobe`). Returns
@@ -73,7 +61,7 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects } = s;
             let of_message = |e| match objects.messages.find(*message) {
-                Some(matched) => matched.core.raised(e),
+                Some(matched) => matched.raised(e),
                 None => e,
             };
             let room = objects.types.segment(&buf).map_err(of_message)?;
@@ -81,9 +69,9 @@ impl Mpi {
                 *message = Message::NULL;
                 return Ok(Request::FROM_NOBODY);
             }
-            let Matched { message: matched, core } = objects.messages.remove(*message)?;
+            let matched = objects.messages.remove(*message)?;
             *message = Message::NULL;
-            let raw = dev.imrecv_raw(room, matched);
+            let (raw, core) = matched.receive(dev, room);
             objects.requests.insert(Kind::Recv(raw, core))
         })
     }
@@ -96,24 +84,4 @@ impl Mpi {
         let mut request = self.imrecv(buf, message)?;
         self.wait(&mut request)
     }
-}
-
-fn look(vci: &mut ch3_shim::Vci, from: &Target) -> Result<Option<Status>> {
-    let found = vci.iprobe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
-    Ok(found.map(|status| Status::of_message(status, &from.core)))
-}
-
-fn take(
-    vci: &mut ch3_shim::Vci,
-    messages: &mut Messages,
-    from: &Target,
-) -> Result<Option<(Message, Status)>> {
-    let found = vci.improbe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
-    let Some(message) = found else { return Ok(None) };
-    let status = Status::of_message(message.status(), &from.core);
-    if from.place == crate::consts::PROC_NULL {
-        return Ok(Some((Message::NO_PROC, status)));
-    }
-    let handle = messages.insert(Matched { message, core: Arc::clone(&from.core) })?;
-    Ok(Some((handle, status)))
 }

@@ -1,0 +1,148 @@
+//! Buffers for buffered sends: attaching, flushing and detaching.
+
+use ch3_shim::Vci;
+
+use crate::buffers::Buffer;
+use crate::comm::CommCore;
+use crate::error::{Class, MpiError, Result};
+use crate::handle::{Comm, Request};
+use crate::instance::{Mpi, Objects};
+use crate::request::Kind;
+use crate::status::Status;
+use crate::task::{Progress, Task};
+
+/// A nonblocking flush: it is over when the messages have left that were sent before it.
+struct Flush {
+    comm: Option<Comm>,
+    first: u64,
+}
+
+impl Task for Flush {
+    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
+        let buffer = objects.buffers.of(self.comm);
+        if !buffer.is_flushed(vci, self.first) {
+            return Progress::Blocked;
+        }
+        Progress::Done(buffer.tell_failure().map(|()| Status::EMPTY))
+    }
+
+    fn core(&self) -> Option<&CommCore> {
+        None
+    }
+
+    fn restart(&mut self, _: &mut Objects) -> Result<()> {
+        Err(MpiError::new(Class::REQUEST, "a flush is not persistent"))
+    }
+}
+
+impl Mpi {
+    /// Checks that a communicator exists.
+    fn check_comm(&self, comm: Option<Comm>) -> Result<()> {
+        self.with(|s| comm.map_or(Ok(()), |comm| s.objects.comms.get(comm).map(|_| ())))
+    }
+
+    fn attach(&self, comm: Option<Comm>, at: usize, size: i64) -> Result<()> {
+        self.check_comm(comm)?;
+        self.with(|s| s.objects.buffers.of(comm).attach(at, size))
+    }
+
+    fn flush(&self, comm: Option<Comm>) -> Result<()> {
+        self.check_comm(comm)?;
+        self.wait_until(|vci, objects| objects.buffers.of(comm).is_flushed(vci, u64::MAX).then_some(Ok(())))?;
+        self.with(|s| s.objects.buffers.of(comm).tell_failure())
+    }
+
+    fn iflush(&self, comm: Option<Comm>) -> Result<Request> {
+        self.check_comm(comm)?;
+        self.with(|s| {
+            let first = s.objects.buffers.sent();
+            s.objects.requests.insert(Kind::Task(Some(Box::new(Flush { comm, first }))))
+        })
+    }
+
+    fn detach(&self, comm: Option<Comm>) -> Result<(usize, i64)> {
+        let sent = self.flush(comm);
+        let detached = self.with(|s| Ok(s.objects.buffers.of(comm).detach()))?;
+        sent.map(|()| detached)
+    }
+
+    /// Attaches a buffer of `size` bytes at an address, or without a limit at
+    /// [`BUFFER_AUTOMATIC`](crate::consts::BUFFER_AUTOMATIC) (`MPI_Buffer_attach`).
+    ///
+    /// # Errors
+    /// A bad size; a buffer that is attached already.
+    pub fn buffer_attach(&self, at: usize, size: i64) -> Result<()> {
+        self.attach(None, at, size)
+    }
+
+    /// Waits until all buffered messages have left (`MPI_Buffer_flush`).
+    ///
+    /// # Errors
+    /// The failure of one of them.
+    pub fn buffer_flush(&self) -> Result<()> {
+        self.flush(None)
+    }
+
+    /// Starts to wait until all buffered messages have left (`MPI_Buffer_iflush`).
+    ///
+    /// # Errors
+    /// If there are too many requests.
+    pub fn buffer_iflush(&self) -> Result<Request> {
+        self.iflush(None)
+    }
+
+    /// Waits until all buffered messages have left, and detaches the buffer
+    /// (`MPI_Buffer_detach`). Returns its address and size, which are 0 if there is none.
+    ///
+    /// # Errors
+    /// The failure of a message; the buffer is detached all the same.
+    pub fn buffer_detach(&self) -> Result<(usize, i64)> {
+        self.detach(None)
+    }
+
+    /// Attaches a buffer for the messages of a communicator (`MPI_Comm_attach_buffer`).
+    ///
+    /// # Errors
+    /// A bad handle; as [`Mpi::buffer_attach`].
+    pub fn comm_attach_buffer(&self, comm: Comm, at: usize, size: i64) -> Result<()> {
+        self.attach(Some(comm), at, size)
+    }
+
+    /// Works like [`Mpi::buffer_flush`] for the buffer of a communicator (`MPI_Comm_flush_buffer`).
+    ///
+    /// # Errors
+    /// A bad handle; the failure of a message.
+    pub fn comm_flush_buffer(&self, comm: Comm) -> Result<()> {
+        self.flush(Some(comm))
+    }
+
+    /// Works like [`Mpi::buffer_iflush`] for the buffer of a communicator
+    /// (`MPI_Comm_iflush_buffer`).
+    ///
+    /// # Errors
+    /// A bad handle; if there are too many requests.
+    pub fn comm_iflush_buffer(&self, comm: Comm) -> Result<Request> {
+        self.iflush(Some(comm))
+    }
+
+    /// Works like [`Mpi::buffer_detach`] for the buffer of a communicator
+    /// (`MPI_Comm_detach_buffer`).
+    ///
+    /// # Errors
+    /// A bad handle; the failure of a message.
+    pub fn comm_detach_buffer(&self, comm: Comm) -> Result<(usize, i64)> {
+        self.check_comm(Some(comm))?;
+        self.detach(Some(comm))
+    }
+
+    /// Waits for the messages of all buffers at the end.
+    ///
+    /// # Errors
+    /// The failure of one of them.
+    pub(crate) fn flush_all_buffers(&self) -> Result<()> {
+        self.wait_until(|vci, objects| {
+            objects.buffers.all().all(|buffer| buffer.is_flushed(vci, u64::MAX)).then_some(Ok(()))
+        })?;
+        self.with(|s| s.objects.buffers.all().try_for_each(Buffer::tell_failure))
+    }
+}
