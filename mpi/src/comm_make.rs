@@ -14,8 +14,9 @@ use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
-use crate::instance::{Mpi, Objects, State};
+use crate::instance::{Mpi, State};
 use crate::inter::other_id;
+use crate::objects::Objects;
 use crate::ranks::Ranks;
 use crate::request::Kind;
 use crate::status::Status;
@@ -149,13 +150,13 @@ impl Task for Duplication {
 impl Mpi {
     /// Waits for an agreement.
     pub(crate) fn agree(&self, mut agreement: Agreement) -> Result<u32> {
-        self.wait_until(|vci, objects| agreement.advance(vci, &mut objects.contexts).transpose())
+        self.wait_until(|vci, objects, _| agreement.advance(vci, &mut objects.contexts).transpose())
     }
 
     /// Returns the records of all members of a party.
     pub(crate) fn gather_records(&self, party: Party, record: Vec<u8>) -> Result<Vec<u8>> {
         let mut gathering = GatherAll::new(party, record);
-        self.wait_until(|vci, _| gathering.advance(vci).transpose())
+        self.wait_until(|vci, _, _| gathering.advance(vci).transpose())
     }
 
     /// Makes an intracommunicator of an agreed id, in which this process is.
@@ -208,7 +209,7 @@ impl Mpi {
     pub fn comm_idup(&self, comm: Comm) -> Result<(Comm, Request)> {
         let copies = self.copied_attrs(comm)?;
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, requests } = s;
             let parent = objects.comms.core(comm)?;
             let core = like(dev, &parent, [INCOMPLETE; 2])?;
             let new = objects.add_comm(comm, core)?;
@@ -217,7 +218,7 @@ impl Mpi {
             let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
             let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
             let task = Duplication { stage, parent, both, comm: new };
-            let request = objects.requests.insert(Kind::Task(Some(Box::new(task))))?;
+            let request = requests.insert(Kind::Task(Some(Box::new(task))))?;
             Ok((new, request))
         })
     }
@@ -283,7 +284,7 @@ impl Mpi {
             }
         };
         let (core, color) = self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let core = objects.comms.core(comm)?;
             let pairs = objects.infos.pairs(info)?;
             // The node is the only kind of hardware that is known.
@@ -387,8 +388,8 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::comm_free`].
     pub fn comm_disconnect(&self, comm: &mut Comm) -> Result<()> {
-        self.wait_until(|vci, objects| match objects.comms.get(*comm) {
-            Ok(c) if objects.requests.has_messages(vci, &c.core) => None,
+        self.wait_until(|vci, objects, requests| match objects.comms.get(*comm) {
+            Ok(c) if requests.has_messages(vci, &c.core) => None,
             Ok(_) => Some(Ok(())),
             Err(e) => Some(Err(e)),
         })?;

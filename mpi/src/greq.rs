@@ -4,11 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Class, MpiError, Result};
+use crate::error::Result;
 use crate::guest;
-use crate::handle::Request;
-use crate::instance::Mpi;
-use crate::request::Kind;
 use crate::status::Status;
 
 /// The functions of a generalized request.
@@ -39,6 +36,16 @@ pub(crate) struct Generalized {
 }
 
 impl Generalized {
+    /// Creates a request of an operation that is not over.
+    pub(crate) fn new(functions: Arc<dyn GreqFunctions>) -> Generalized {
+        Generalized { functions, complete: AtomicBool::new(false) }
+    }
+
+    /// Notes that the operation is over.
+    pub(crate) fn complete(&self) {
+        self.complete.store(true, Ordering::Release);
+    }
+
     /// Returns true if the program has said that the operation is over.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
@@ -84,34 +91,5 @@ impl Generalized {
 impl fmt::Debug for Generalized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Generalized").field("complete", &self.complete).finish_non_exhaustive()
-    }
-}
-
-impl Mpi {
-    /// Creates the request of an operation of the program's (`MPI_Grequest_start`).
-    ///
-    /// # Errors
-    /// If there are too many.
-    pub fn grequest_start(&self, functions: Arc<dyn GreqFunctions>) -> Result<Request> {
-        let request = Generalized { functions, complete: AtomicBool::new(false) };
-        self.with(|s| s.objects.requests.insert(Kind::Generalized(Arc::new(request))))
-    }
-
-    /// Says that the operation of a generalized request is over.
-    ///
-    /// # Errors
-    /// A request that is not one.
-    pub fn grequest_complete(&self, request: Request) -> Result<()> {
-        self.with(|s| match &s.objects.requests.table.get(request)?.kind {
-            Kind::Generalized(g) => {
-                g.complete.store(true, Ordering::Release);
-                Ok(())
-            }
-            other => {
-                let text =
-                    format!("request {:#010x} is a {other:?}, not one of MPI_Grequest_start", request.0);
-                Err(MpiError::new(Class::REQUEST, text))
-            }
-        })
     }
 }

@@ -8,22 +8,12 @@ use ch3_shim::{Builder, Device, Waker};
 use netmod_core::tell::on_stderr;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::attr::Keyvals;
-use crate::buffers::Buffers;
-use crate::comm::Comms;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
-use crate::context::Contexts;
-use crate::datatype::Types;
-use crate::errh::Errhandlers;
 use crate::error::{Class, Codes, MpiError, Result};
-use crate::group::Groups;
-use crate::handle::{Comm, Table};
-use crate::info::Infos;
+use crate::handle::Comm;
 use crate::log;
-use crate::matched::Messages;
-use crate::op::Ops;
+use crate::objects::Objects;
 use crate::request::Requests;
-use crate::session::Sessions;
 use crate::turns::Turns;
 
 /// Longest wait of an abort for a thread that is inside a call.
@@ -46,28 +36,12 @@ pub struct Mpi {
     appnum: Option<i32>,
 }
 
-/// The device and the objects, which the lock protects.
+/// The device, the objects and the requests, which the lock protects.
 #[derive(Debug)]
 pub(crate) struct State {
     pub dev: Device,
     pub objects: Objects,
-}
-
-/// The objects of a process.
-#[derive(Debug)]
-pub(crate) struct Objects {
-    pub comms: Comms,
-    pub groups: Groups,
     pub requests: Requests,
-    pub messages: Messages,
-    pub types: Types,
-    pub ops: Ops,
-    pub infos: Infos,
-    pub keyvals: Keyvals,
-    pub errhandlers: Errhandlers,
-    pub contexts: Contexts,
-    pub sessions: Sessions,
-    pub buffers: Buffers,
 }
 
 #[cold]
@@ -96,23 +70,9 @@ impl Mpi {
             return Err(MpiError::new(Class::ARG, text));
         }
         let waker = if required == THREAD_MULTIPLE { Some(dev.waker()?) } else { None };
-        let (comms, contexts) = Contexts::at_init(&mut dev)?;
-        let objects = Objects {
-            comms,
-            groups: Groups::new(dev.rank()),
-            requests: Requests::default(),
-            messages: Table::new(),
-            types: Types::default(),
-            ops: Ops::default(),
-            infos: Infos::new(),
-            keyvals: Keyvals::default(),
-            errhandlers: Errhandlers::new(),
-            contexts,
-            sessions: Sessions::default(),
-            buffers: Buffers::default(),
-        };
+        let objects = Objects::new(&mut dev)?;
         Ok(Mpi {
-            state: Mutex::new(Some(State { dev, objects })),
+            state: Mutex::new(Some(State { dev, objects, requests: Requests::default() })),
             waker,
             turns: Turns::default(),
             codes,
@@ -250,15 +210,15 @@ impl Mpi {
         let deleted = self.begin_finalize();
         let sent = self.flush_all_buffers();
         let Some(state) = self.lock().take() else { return Err(finalized()) };
-        let State { dev, objects } = state;
-        if dev.config().mpi_leaks == "yes" {
-            let rank = dev.rank();
-            for line in objects.unfreed() {
+        if state.dev.config().mpi_leaks == "yes" {
+            let rank = state.dev.rank();
+            for line in state.unfreed() {
                 on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
             }
         }
+        let State { dev, objects, requests } = state;
         let left = dev.finalize();
-        drop(objects);
+        drop((objects, requests));
         deleted.and(sent)?;
         Ok(left?)
     }
@@ -276,9 +236,9 @@ impl Mpi {
         }
         let state = self.state.try_lock_for(ABORT_PATIENCE).and_then(|mut state| state.take());
         match state {
-            Some(State { dev, objects }) => {
+            Some(State { dev, objects, requests }) => {
                 // Buffers of the program stay what they are while the process ends.
-                std::mem::forget(objects);
+                std::mem::forget((objects, requests));
                 dev.abort(code, message)
             }
             None => {

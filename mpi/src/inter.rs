@@ -12,7 +12,8 @@ use crate::context::{Agreement, channels};
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
 use crate::handle::Comm;
-use crate::instance::{Mpi, Objects, State};
+use crate::instance::{Mpi, State};
+use crate::objects::Objects;
 use crate::ranks::Ranks;
 use crate::status::failure;
 use crate::target::Target;
@@ -152,7 +153,7 @@ impl Mpi {
         remote: Arc<Ranks>,
     ) -> Result<Comm> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let (inn, out) = (channels(dev, ids[0])?, channels(dev, ids[1])?);
             objects.add_comm(parent, CommCore::inter(ids, inn, out, group, me, remote))
         })
@@ -200,7 +201,7 @@ impl Mpi {
 
     /// Receives data of any length.
     fn take_from(&self, core: &CommCore, place: i32, tag: i32) -> Result<Vec<u8>> {
-        let message = self.wait_until(|vci, _| {
+        let message = self.wait_until(|vci, _, _| {
             let found = vci.improbe(place, tag, core.coll).map_err(|e| failure(e, core));
             found.transpose()
         })?;
@@ -214,7 +215,7 @@ impl Mpi {
     /// Waits for a message whose memory the device keeps; returns what was received.
     fn finish(&self, core: &CommCore, request: Request) -> Result<Vec<u8>> {
         let raw = request.raw();
-        self.wait_until(|vci, _| vci.is_settled(raw).then_some(Ok(())))?;
+        self.wait_until(|vci, _, _| vci.is_settled(raw).then_some(Ok(())))?;
         self.with(|s| {
             let vci: &mut Vci = &mut s.dev;
             vci.wait(request).map(|done| done.buffer).map_err(|e| failure(e.error, core))

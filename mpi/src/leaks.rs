@@ -1,6 +1,6 @@
 //! Reports objects that a program has made and not freed.
 
-use crate::instance::Objects;
+use crate::instance::State;
 
 /// Names that are told of each kind.
 const NAMES: usize = 4;
@@ -13,22 +13,23 @@ struct Left {
     free: &'static str,
 }
 
-impl Objects {
+impl State {
     /// Returns a line for each kind of objects of which some were not freed.
     pub(crate) fn unfreed(&self) -> Vec<String> {
-        let comms = self.comms.iter().map(|(comm, _)| self.comms.title(comm)).take(NAMES).collect();
-        let types = self.types.live_names().take(NAMES).collect();
+        let State { objects, requests, .. } = self;
+        let comms = objects.comms.iter().map(|(comm, _)| objects.comms.title(comm)).take(NAMES).collect();
+        let types = objects.types.live_names().take(NAMES).collect();
         let of = |count, what, free| Left { count, what, names: Vec::new(), free };
         let all = [
-            Left { names: comms, ..of(self.comms.len(), "communicators", "MPI_Comm_free") },
-            Left { names: types, ..of(self.types.live(), "datatypes", "MPI_Type_free") },
-            of(self.groups.live(), "groups", "MPI_Group_free"),
-            of(self.requests.table.len(), "requests", "MPI_Wait, MPI_Test or MPI_Request_free"),
-            of(self.messages.len(), "matched messages", "MPI_Mrecv or MPI_Imrecv"),
-            of(self.ops.live(), "operations", "MPI_Op_free"),
-            of(self.infos.live(), "infos", "MPI_Info_free"),
-            of(self.keyvals.live(), "keyvals", "MPI_Comm_free_keyval or MPI_Type_free_keyval"),
-            of(self.errhandlers.live(), "error handlers", "MPI_Errhandler_free"),
+            Left { names: comms, ..of(objects.comms.len(), "communicators", "MPI_Comm_free") },
+            Left { names: types, ..of(objects.types.live(), "datatypes", "MPI_Type_free") },
+            of(objects.groups.live(), "groups", "MPI_Group_free"),
+            of(requests.table.len(), "requests", "MPI_Wait, MPI_Test or MPI_Request_free"),
+            of(objects.messages.len(), "matched messages", "MPI_Mrecv or MPI_Imrecv"),
+            of(objects.ops.live(), "operations", "MPI_Op_free"),
+            of(objects.infos.live(), "infos", "MPI_Info_free"),
+            of(objects.keyvals.live(), "keyvals", "MPI_Comm_free_keyval or MPI_Type_free_keyval"),
+            of(objects.errhandlers.live(), "error handlers", "MPI_Errhandler_free"),
         ];
         all.iter().filter(|left| left.count > 0).map(Left::line).collect()
     }

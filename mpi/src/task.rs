@@ -9,7 +9,7 @@ use ch3_shim::Vci;
 use crate::comm::CommCore;
 use crate::error::Result;
 use crate::handle::Request;
-use crate::instance::Objects;
+use crate::objects::Objects;
 use crate::status::Status;
 
 /// The state of a task after it has gone as far as it can.

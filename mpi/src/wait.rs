@@ -4,7 +4,9 @@ use ch3_shim::Vci;
 use netmod_core::Time;
 
 use crate::error::Result;
-use crate::instance::{Mpi, Objects, State};
+use crate::instance::{Mpi, State};
+use crate::objects::Objects;
+use crate::request::Requests;
 use crate::task::Call;
 
 /// Polls of a wait before it lets a thread in that waits for the lock.
@@ -21,17 +23,22 @@ enum Part<T> {
 }
 
 /// A condition of a wait: what it returns is what was waited for.
-trait Ready<T>: FnMut(&mut Vci, &mut Objects) -> Option<Result<T>> {}
+trait Ready<T>: FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>> {}
 
-impl<T, F: FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>> Ready<T> for F {}
+impl<T, F: FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>>> Ready<T> for F {}
 
 /// Advances the tasks and asks the condition.
 #[inline]
-fn look<T>(vci: &mut Vci, objects: &mut Objects, ready: &mut impl Ready<T>) -> Part<T> {
-    if let Some(call) = objects.advance_tasks(vci) {
+fn look<T>(
+    vci: &mut Vci,
+    objects: &mut Objects,
+    requests: &mut Requests,
+    ready: &mut impl Ready<T>,
+) -> Part<T> {
+    if let Some(call) = requests.advance_tasks(vci, objects) {
         return Part::Call(call);
     }
-    ready(vci, objects).map_or(Part::Again, Part::Ready)
+    ready(vci, objects, requests).map_or(Part::Again, Part::Ready)
 }
 
 impl Mpi {
@@ -42,7 +49,7 @@ impl Mpi {
     /// What `ready` returns; if the device fails as a whole; after finalize.
     pub(crate) fn wait_until<T>(
         &self,
-        mut ready: impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
+        mut ready: impl FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>>,
     ) -> Result<T> {
         if self.is_multiple() {
             return self.wait_among_threads(&mut ready);
@@ -61,8 +68,8 @@ impl Mpi {
         let mut sleeps = 0;
         loop {
             let part = self.with(|s| {
-                let State { dev, objects } = s;
-                Ok(look(dev, objects, ready))
+                let State { dev, objects, requests } = s;
+                Ok(look(dev, objects, requests, ready))
             })?;
             match part {
                 Part::Ready(result) => return result,
@@ -91,11 +98,11 @@ impl Mpi {
     }
 
     fn wait_part<T>(&self, s: &mut State, ready: &mut impl Ready<T>) -> Result<Part<T>> {
-        let State { dev, objects } = s;
+        let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;
         let (mut part, mut asked, mut seen) = (Part::Again, 0, vci.busy_polls());
         vci.wait_until(Time::NEVER, |vci| {
-            part = look(vci, objects, ready);
+            part = look(vci, objects, requests, ready);
             if !matches!(part, Part::Again) {
                 return true;
             }
@@ -115,15 +122,15 @@ impl Mpi {
     /// As [`Mpi::wait_until`].
     pub(crate) fn test_until<T>(
         &self,
-        mut ready: impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
+        mut ready: impl FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>>,
     ) -> Result<Option<T>> {
         loop {
             let part = self.with(|s| {
-                let State { dev, objects } = s;
+                let State { dev, objects, requests } = s;
                 let vci: &mut Vci = dev;
                 let mut part = Part::Again;
                 vci.test_until(|vci| {
-                    part = look(vci, objects, &mut ready);
+                    part = look(vci, objects, requests, &mut ready);
                     !matches!(part, Part::Again)
                 })?;
                 Ok(part)
@@ -142,7 +149,7 @@ impl Mpi {
         function();
         task.called();
         self.with(|s| {
-            s.objects.requests.put_task_back(request, task);
+            s.requests.put_task_back(request, task);
             Ok(())
         })
     }

@@ -7,7 +7,8 @@ use crate::consts::{ANY_SOURCE, PROC_NULL, TAG_UB};
 use crate::error::{Class, MpiError, Result};
 use crate::guest;
 use crate::handle::{Comm, Datatype, Handle, Keyval, invalid};
-use crate::instance::{Mpi, Objects};
+use crate::instance::Mpi;
+use crate::objects::Objects;
 
 /// The functions of attributes, for messages.
 const COPY: &str = "the copy function of an attribute";

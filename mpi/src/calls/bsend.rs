@@ -6,7 +6,8 @@ use crate::buffers::Buffer;
 use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Request};
-use crate::instance::{Mpi, Objects};
+use crate::instance::Mpi;
+use crate::objects::Objects;
 use crate::request::Kind;
 use crate::status::Status;
 use crate::task::{Progress, Task};
@@ -48,7 +49,9 @@ impl Mpi {
 
     fn flush(&self, comm: Option<Comm>) -> Result<()> {
         self.check_comm(comm)?;
-        self.wait_until(|vci, objects| objects.buffers.of(comm).is_flushed(vci, u64::MAX).then_some(Ok(())))?;
+        self.wait_until(|vci, objects, _| {
+            objects.buffers.of(comm).is_flushed(vci, u64::MAX).then_some(Ok(()))
+        })?;
         self.with(|s| s.objects.buffers.of(comm).tell_failure())
     }
 
@@ -56,7 +59,7 @@ impl Mpi {
         self.check_comm(comm)?;
         self.with(|s| {
             let first = s.objects.buffers.sent();
-            s.objects.requests.insert(Kind::Task(Some(Box::new(Flush { comm, first }))))
+            s.requests.insert(Kind::Task(Some(Box::new(Flush { comm, first }))))
         })
     }
 
@@ -140,7 +143,7 @@ impl Mpi {
     /// # Errors
     /// The failure of one of them.
     pub(crate) fn flush_all_buffers(&self) -> Result<()> {
-        self.wait_until(|vci, objects| {
+        self.wait_until(|vci, objects, _| {
             objects.buffers.all().all(|buffer| buffer.is_flushed(vci, u64::MAX)).then_some(Ok(()))
         })?;
         self.with(|s| s.objects.buffers.all().try_for_each(Buffer::tell_failure))

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::errh::{Handler, UserErrhandler};
 use crate::error::Result;
 use crate::handle::{Comm, Errhandler};
-use crate::instance::{Mpi, Objects};
+use crate::instance::Mpi;
+use crate::objects::Objects;
 
 fn handler(objects: &Objects, comm: Comm) -> Option<Handler> {
     objects.errhandlers.get(objects.comms.find(comm)?.errhandler).ok()

@@ -3,11 +3,15 @@
 mod attr;
 mod bsend;
 mod comm;
+mod complete;
 mod errh;
 mod error;
+mod greq;
 mod group;
 mod info;
 mod op;
+mod peek;
+mod persistent;
 mod probe;
 mod pt2pt;
 mod session;

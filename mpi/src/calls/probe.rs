@@ -17,7 +17,7 @@ impl Mpi {
     /// A bad argument; a source that is lost.
     pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Status)> {
         let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        let found = self.test_until(|vci, _| look(vci, &from).transpose())?;
+        let found = self.test_until(|vci, _, _| look(vci, &from).transpose())?;
         Ok((found.is_some(), found.unwrap_or(Status::EMPTY)))
     }
 
@@ -27,7 +27,7 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn probe(&self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        self.wait_until(|vci, _| look(vci, &from).transpose())
+        self.wait_until(|vci, _, _| look(vci, &from).transpose())
     }
 
     /// Works like [`Mpi::iprobe`]; the message is matched, and is received by its handle alone
@@ -37,7 +37,7 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Message, Status)> {
         let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        let found = self.test_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())?;
+        let found = self.test_until(|vci, objects, _| take(vci, &mut objects.messages, &from).transpose())?;
         Ok(match found {
             Some((message, status)) => (true, message, status),
             None => (false, Message::NULL, Status::EMPTY),
@@ -50,7 +50,7 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn mprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(Message, Status)> {
         let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        self.wait_until(|vci, objects| take(vci, &mut objects.messages, &from).transpose())
+        self.wait_until(|vci, objects, _| take(vci, &mut objects.messages, &from).transpose())
     }
 
     /// Starts to receive a matched message, whose handle becomes null (`MPI_Imrecv`).
@@ -59,7 +59,7 @@ impl Mpi {
     /// A bad argument.
     pub fn imrecv(&self, buf: Buf, message: &mut Message) -> Result<Request> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, requests } = s;
             let of_message = |e| match objects.messages.find(*message) {
                 Some(matched) => matched.raised(e),
                 None => e,
@@ -72,7 +72,7 @@ impl Mpi {
             let matched = objects.messages.remove(*message)?;
             *message = Message::NULL;
             let (raw, core) = matched.receive(dev, room);
-            objects.requests.insert(Kind::Recv(raw, core))
+            requests.insert(Kind::Recv(raw, core))
         })
     }
 

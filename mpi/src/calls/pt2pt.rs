@@ -20,7 +20,7 @@ impl Mpi {
     /// # Errors
     /// The failure of the message, which is over in any case.
     pub(crate) fn wait_raw(&self, raw: RawReq, core: &CommCore) -> Result<Status> {
-        let waited = self.wait_until(|vci, _| vci.is_settled(raw).then(|| Ok(take(vci, raw, core))));
+        let waited = self.wait_until(|vci, _, _| vci.is_settled(raw).then(|| Ok(take(vci, raw, core))));
         match waited {
             Ok(Ok(status)) => Ok(status),
             Ok(Err(e)) | Err(e) => {
@@ -37,7 +37,7 @@ impl Mpi {
 
     fn send_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
         let (raw, core) = self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
@@ -55,7 +55,7 @@ impl Mpi {
 
     fn isend_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, requests } = s;
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
@@ -66,7 +66,7 @@ impl Mpi {
             if raw.is_over() {
                 return Ok(Request::COMPLETE);
             }
-            objects.requests.insert(Kind::Send(raw, target.core))
+            requests.insert(Kind::Send(raw, target.core))
         })
     }
 
@@ -143,7 +143,7 @@ impl Mpi {
     #[inline]
     pub fn recv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         let (raw, core) = self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
             let room = objects.types.segment(&buf)?;
             Ok((begin_recv(dev, room, &target)?, target.core))
@@ -158,14 +158,14 @@ impl Mpi {
     #[inline]
     pub fn irecv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, requests } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
             let room = objects.types.segment(&buf)?;
             let raw = begin_recv(dev, room, &target)?;
             if raw.is_over() {
                 return Ok(Request::FROM_NOBODY);
             }
-            objects.requests.insert(Kind::Recv(raw, target.core))
+            requests.insert(Kind::Recv(raw, target.core))
         })
     }
 
@@ -177,7 +177,7 @@ impl Mpi {
         comm: Comm,
     ) -> Result<(RawReq, RawReq, Arc<CommCore>)> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
             let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let (data, room) = (objects.types.segment(&data)?, objects.types.segment(&room)?);
@@ -231,7 +231,7 @@ impl Mpi {
     ) -> Result<Request> {
         let (send, receive, core) =
             self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
-        self.with(|s| s.objects.requests.insert(Kind::Both(send, receive, core)))
+        self.with(|s| s.requests.insert(Kind::Both(send, receive, core)))
     }
 
     /// Sends a message and receives one into the same buffer (`MPI_Sendrecv_replace`).
@@ -252,7 +252,7 @@ impl Mpi {
         if !request.is_null() {
             // It goes on after a failure that this process must know of; its memory is wanted back.
             self.with(|s| {
-                let entry = s.objects.requests.table.remove(request)?;
+                let entry = s.requests.table.remove(request)?;
                 entry.kind.end_now(&mut s.dev);
                 Ok(())
             })?;
@@ -269,7 +269,7 @@ impl Mpi {
         comm: Comm,
     ) -> Result<(ch3_shim::Request, RawReq, Arc<CommCore>)> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, .. } = s;
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
             let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let mut data = objects.types.segment(&buf)?;
@@ -301,6 +301,6 @@ impl Mpi {
         comm: Comm,
     ) -> Result<Request> {
         let (send, receive, core) = self.begin_replace(buf, (dest, send_tag), (source, recv_tag), comm)?;
-        self.with(|s| s.objects.requests.insert(Kind::Replace(Box::new(send), receive, core)))
+        self.with(|s| s.requests.insert(Kind::Replace(Box::new(send), receive, core)))
     }
 }

@@ -5,7 +5,8 @@ use super::task::Running;
 use crate::datatype::{Blocks, Buf};
 use crate::error::Result;
 use crate::handle::{Comm, Info, Op, Request};
-use crate::instance::{Mpi, Objects, State};
+use crate::instance::{Mpi, State};
+use crate::objects::Objects;
 use crate::request::Kind;
 use crate::task::{Progress, Task};
 
@@ -28,7 +29,7 @@ impl Mpi {
             Ok(running)
         })?;
         loop {
-            let part = self.wait_until(|vci, objects| match running.advance(vci, objects) {
+            let part = self.wait_until(|vci, objects, _| match running.advance(vci, objects) {
                 Progress::Blocked => None,
                 Progress::Call(function) => Some(Ok(Part::Call(function))),
                 Progress::Done(result) => Some(result.map(|_| Part::Over)),
@@ -49,7 +50,7 @@ impl Mpi {
     /// A bad handle or argument.
     pub(crate) fn start_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
         self.with(|s| {
-            let State { dev, objects } = s;
+            let State { dev, objects, requests } = s;
             let mut running = make(objects)?;
             running.place_request();
             let kind = match running.advance(dev, objects) {
@@ -57,7 +58,7 @@ impl Mpi {
                 // The call that is to be made is asked for again.
                 Progress::Blocked | Progress::Call(_) => Kind::Task(Some(Box::new(running))),
             };
-            objects.requests.insert(kind)
+            requests.insert(kind)
         })
     }
 

@@ -11,7 +11,7 @@ use crate::comm::CommCore;
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
-use crate::instance::Objects;
+use crate::objects::Objects;
 use crate::status::{Status, failure};
 use crate::task::{Progress, Task};
 

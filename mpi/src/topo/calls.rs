@@ -10,7 +10,8 @@ use super::{Cart, DistGraph, Graph, Topology};
 use crate::consts::{CART, DIST_GRAPH, GRAPH, UNDEFINED};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Info};
-use crate::instance::{Mpi, Objects};
+use crate::instance::Mpi;
+use crate::objects::Objects;
 
 impl Objects {
     /// Gives a communicator the topology of another one.

@@ -4,7 +4,8 @@ use crate::coll::{Call, Peers, Running, forms};
 use crate::datatype::{Blocks, Buf};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Info, Request};
-use crate::instance::{Mpi, Objects};
+use crate::instance::Mpi;
+use crate::objects::Objects;
 
 /// Returns the maker of an operation of the neighbours.
 fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {

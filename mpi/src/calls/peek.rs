@@ -1,15 +1,12 @@
 //! Looking at requests that are not used up by it.
 
-use std::sync::Arc;
-
 use ch3_shim::Vci;
 
-use crate::complete::{Ended, is_nothing, status_of_nothing};
 use crate::consts::UNDEFINED;
 use crate::error::Result;
-use crate::handle::{Request, invalid};
-use crate::instance::{Mpi, Objects};
-use crate::request::Kind;
+use crate::handle::Request;
+use crate::instance::Mpi;
+use crate::request::Ended;
 use crate::status::Status;
 
 impl Mpi {
@@ -19,10 +16,10 @@ impl Mpi {
     /// # Errors
     /// A bad request.
     pub fn request_get_status(&self, request: Request) -> Result<(bool, Status)> {
-        self.with(|s| s.objects.check_request(request))?;
-        let seen = self.test_until(|vci, objects| {
-            let settled = objects.is_settled(vci, request);
-            settled.then(|| Ok(objects.peek(vci, request)))
+        self.with(|s| s.requests.check(request))?;
+        let seen = self.test_until(|vci, _, known| {
+            let settled = known.is_settled(vci, request);
+            settled.then(|| Ok(known.peek(vci, request)))
         })?;
         match seen {
             None => Ok((false, Status::EMPTY)),
@@ -42,8 +39,8 @@ impl Mpi {
         report: impl FnMut(usize, Status),
     ) -> Result<bool> {
         self.check_requests(requests)?;
-        let all = self.test_until(|vci, objects| {
-            requests.iter().all(|r| objects.is_settled(vci, *r)).then_some(Ok(()))
+        let all = self.test_until(|vci, _, known| {
+            requests.iter().all(|r| known.is_settled(vci, *r)).then_some(Ok(()))
         })?;
         if all.is_none() {
             return Ok(false);
@@ -58,7 +55,7 @@ impl Mpi {
     /// As [`Mpi::request_get_status_all`].
     pub fn request_get_status_any(&self, requests: &[Request]) -> Result<(i32, bool, Status)> {
         self.check_requests(requests)?;
-        let which = self.test_until(|vci, objects| objects.settled(vci, requests).map(Ok))?;
+        let which = self.test_until(|vci, _, known| known.settled(vci, requests).map(Ok))?;
         let Some(which) = which else { return Ok((UNDEFINED, false, Status::EMPTY)) };
         let Some(first) = which.and_then(|which| which.first().copied()) else {
             return Ok((UNDEFINED, true, Status::EMPTY));
@@ -79,7 +76,7 @@ impl Mpi {
         report: impl FnMut(usize, Status),
     ) -> Result<i32> {
         self.check_requests(requests)?;
-        let which = self.test_until(|vci, objects| objects.settled(vci, requests).map(Ok))?;
+        let which = self.test_until(|vci, _, known| known.settled(vci, requests).map(Ok))?;
         let Some(which) = which else { return Ok(0) };
         let Some(which) = which else { return Ok(UNDEFINED) };
         let count = which.len() as i32;
@@ -94,7 +91,7 @@ impl Mpi {
     ) -> Result<()> {
         let seen: Vec<(usize, Ended)> = self.with(|s| {
             let vci: &mut Vci = &mut s.dev;
-            Ok(which.map(|i| (i, s.objects.peek(vci, requests[i]))).collect())
+            Ok(which.map(|i| (i, s.requests.peek(vci, requests[i]))).collect())
         })?;
         for (i, seen) in seen {
             let status = match seen {
@@ -105,37 +102,5 @@ impl Mpi {
             report(i, status);
         }
         Ok(())
-    }
-}
-
-impl Objects {
-    /// Returns the result of a request that is settled, which is not used up.
-    fn peek(&mut self, vci: &mut Vci, request: Request) -> Ended {
-        if is_nothing(request) {
-            return Ended::Now(Ok(status_of_nothing(request)));
-        }
-        let Some(entry) = self.requests.table.find_mut(request) else {
-            return Ended::Now(Err(invalid(request)));
-        };
-        Ended::Now(match &mut entry.kind {
-            Kind::Generalized(g) => return Ended::Ask(Arc::clone(g)),
-            Kind::Persistent(p) => match p.current.as_mut() {
-                None => Ok(Status::EMPTY),
-                Some(current) => current.peek(vci),
-            },
-            kind => kind.peek(vci),
-        })
-    }
-}
-
-impl Kind {
-    /// Ends the operation if it is over, keeps its result, and returns that.
-    fn peek(&mut self, vci: &mut Vci) -> Result<Status> {
-        if let Some(e) = self.why_pending(vci) {
-            return Err(e);
-        }
-        let result = std::mem::replace(self, Kind::Over(Ok(Status::EMPTY))).result(vci);
-        *self = Kind::Over(result.clone());
-        result
     }
 }

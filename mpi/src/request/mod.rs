@@ -1,5 +1,11 @@
 //! Requests: one kind of object for all operations that end later.
 
+mod persistent;
+mod settled;
+
+pub(crate) use persistent::{Operation, Persistent};
+pub(crate) use settled::{Ended, is_nothing, status_of_nothing};
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,8 +15,7 @@ use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Request, Table};
-use crate::instance::Objects;
-use crate::persistent::Persistent;
+use crate::objects::Objects;
 use crate::status::{Status, failure, take};
 use crate::task::{Call, Progress, Task};
 
@@ -81,6 +86,46 @@ impl Requests {
     /// Advances the task of a persistent request from now on.
     pub(crate) fn begin_task(&mut self, request: Request) {
         self.tasks.push(request);
+    }
+
+    /// Advances all tasks. Returns the first call of a function of the program that one of them
+    /// needs.
+    #[inline]
+    pub(crate) fn advance_tasks(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
+        if self.tasks.is_empty() { None } else { self.advance_some(vci, objects) }
+    }
+
+    fn advance_some(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
+        let mut at = 0;
+        while let Some(&request) = self.tasks.get(at) {
+            let place = self.table.find_mut(request).and_then(Entry::task_place);
+            let Some(place) = place else {
+                self.tasks.swap_remove(at);
+                continue;
+            };
+            at += 1;
+            // One that a function of the program is called for goes on later.
+            let Some(mut task) = place.take() else { continue };
+            match task.advance(vci, objects) {
+                Progress::Blocked => self.put_task_back(request, task),
+                Progress::Call(function) => return Some(Call { request, task, function }),
+                Progress::Done(result) => {
+                    at -= 1;
+                    self.tasks.swap_remove(at);
+                    self.end_task(request, task, result);
+                }
+            }
+        }
+        None
+    }
+
+    fn end_task(&mut self, request: Request, task: Box<dyn Task>, result: Result<Status>) {
+        let Some(entry) = self.table.find_mut(request) else { return };
+        entry.task_over(task, result);
+        if entry.freed {
+            // It was found above.
+            let _ = self.table.remove(request);
+        }
     }
 
     /// Returns a task to its request after a function of the program was called for it.
@@ -260,47 +305,5 @@ impl Kind {
             Kind::Over(_) | Kind::Generalized(_) => {}
         }
         true
-    }
-}
-
-impl Objects {
-    /// Advances all tasks. Returns the first call of a function of the program that one of them
-    /// needs.
-    #[inline]
-    pub(crate) fn advance_tasks(&mut self, vci: &mut Vci) -> Option<Call> {
-        if self.requests.tasks.is_empty() { None } else { self.advance_some(vci) }
-    }
-
-    fn advance_some(&mut self, vci: &mut Vci) -> Option<Call> {
-        let mut at = 0;
-        while let Some(&request) = self.requests.tasks.get(at) {
-            let place = self.requests.table.find_mut(request).and_then(Entry::task_place);
-            let Some(place) = place else {
-                self.requests.tasks.swap_remove(at);
-                continue;
-            };
-            at += 1;
-            // One that a function of the program is called for goes on later.
-            let Some(mut task) = place.take() else { continue };
-            match task.advance(vci, self) {
-                Progress::Blocked => self.requests.put_task_back(request, task),
-                Progress::Call(function) => return Some(Call { request, task, function }),
-                Progress::Done(result) => {
-                    at -= 1;
-                    self.requests.tasks.swap_remove(at);
-                    self.end_task(request, task, result);
-                }
-            }
-        }
-        None
-    }
-
-    fn end_task(&mut self, request: Request, task: Box<dyn Task>, result: Result<Status>) {
-        let Some(entry) = self.requests.table.find_mut(request) else { return };
-        entry.task_over(task, result);
-        if entry.freed {
-            // It was found above.
-            let _ = self.requests.table.remove(request);
-        }
     }
 }

@@ -1,0 +1,245 @@
+//! Waits and tests: one request, all, any or some of several.
+
+use std::sync::Arc;
+
+use ch3_shim::Vci;
+
+use crate::consts::UNDEFINED;
+use crate::error::{Class, MpiError, Result};
+use crate::handle::Request;
+use crate::instance::Mpi;
+use crate::request::{Ended, Kind, is_nothing, status_of_nothing};
+use crate::status::Status;
+
+impl Mpi {
+    /// Waits for a request (`MPI_Wait`). It is null afterwards, or inactive.
+    ///
+    /// # Errors
+    /// A bad request; the failure of its operation.
+    pub fn wait(&self, request: &mut Request) -> Result<Status> {
+        if is_nothing(*request) {
+            return Ok(status_of_nothing(std::mem::replace(request, Request::NULL)));
+        }
+        self.with(|s| s.requests.check(*request))?;
+        let ended = self.wait_until(|vci, _, known| {
+            let settled = known.is_settled(vci, *request);
+            settled.then(|| Ok(known.end(vci, request)))
+        })?;
+        ended.result()
+    }
+
+    /// Tests a request (`MPI_Test`). Returns true and the status if it is over.
+    ///
+    /// # Errors
+    /// As [`Mpi::wait`].
+    pub fn test(&self, request: &mut Request) -> Result<(bool, Status)> {
+        self.with(|s| s.requests.check(*request))?;
+        let ended = self.test_until(|vci, _, known| {
+            let settled = known.is_settled(vci, *request);
+            settled.then(|| Ok(known.end(vci, request)))
+        })?;
+        match ended {
+            Some(ended) => ended.result().map(|status| (true, status)),
+            None => Ok((false, Status::EMPTY)),
+        }
+    }
+
+    pub(crate) fn check_requests(&self, requests: &[Request]) -> Result<()> {
+        self.with(|s| {
+            requests
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, r)| s.requests.check(*r).map_err(|e| e.about(&format!("request {i}"))))
+        })
+    }
+
+    /// Ends these requests, which are settled, and reports each with its index.
+    ///
+    /// # Errors
+    /// [`Class::IN_STATUS`] if one has failed.
+    fn end_all(
+        &self,
+        requests: &mut [Request],
+        which: impl Iterator<Item = usize>,
+        mut report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<()> {
+        let ended: Vec<(usize, Ended)> = self.with(|s| {
+            let vci: &mut Vci = &mut s.dev;
+            Ok(which.map(|i| (i, s.requests.end(vci, &mut requests[i]))).collect())
+        })?;
+        let (mut failed, mut first) = (0, None);
+        for (i, ended) in ended {
+            match ended.result() {
+                Ok(status) => report(i, status, None),
+                Err(e) => {
+                    report(i, Status::of_failure(&e), Some(&e));
+                    failed += 1;
+                    first.get_or_insert((i, e));
+                }
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some((i, e)) => {
+                let text = format!("{failed} of the requests have failed; request {i}: {}", e.text);
+                Err(Box::new(MpiError { comm: e.comm, ..*MpiError::new(Class::IN_STATUS, text) }))
+            }
+        }
+    }
+
+    /// Waits for all requests (`MPI_Waitall`), and reports each: its index, its status, and its
+    /// error if it has failed.
+    ///
+    /// # Errors
+    /// A bad request, before anything is reported; [`Class::IN_STATUS`] if an operation has failed.
+    pub fn waitall(
+        &self,
+        requests: &mut [Request],
+        report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<()> {
+        self.check_requests(requests)?;
+        // Those at the front are not asked again.
+        let mut first = 0;
+        self.wait_until(|vci, _, known| {
+            while requests.get(first).is_some_and(|r| known.is_settled(vci, *r)) {
+                first += 1;
+            }
+            (first == requests.len()).then_some(Ok(()))
+        })?;
+        let all = 0..requests.len();
+        self.end_all(requests, all, report)
+    }
+
+    /// Tests all requests (`MPI_Testall`). Returns true and reports each if all are over.
+    ///
+    /// # Errors
+    /// As [`Mpi::waitall`].
+    pub fn testall(
+        &self,
+        requests: &mut [Request],
+        report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<bool> {
+        self.check_requests(requests)?;
+        let settled = self.test_until(|vci, _, known| {
+            requests.iter().all(|r| known.is_settled(vci, *r)).then_some(Ok(()))
+        })?;
+        if settled.is_none() {
+            return Ok(false);
+        }
+        let all = 0..requests.len();
+        self.end_all(requests, all, report).map(|()| true)
+    }
+
+    /// Waits for one of several requests (`MPI_Waitany`), which is used up. Returns its index, and
+    /// its status or the failure of its operation; [`UNDEFINED`] if there is none to wait for.
+    ///
+    /// # Errors
+    /// A bad request; if the device fails as a whole.
+    pub fn waitany(&self, requests: &mut [Request]) -> Result<(i32, Result<Status>)> {
+        self.check_requests(requests)?;
+        let (index, ended) = self.wait_until(|vci, _, known| known.end_any(vci, requests).map(Ok))?;
+        Ok((index, ended.result()))
+    }
+
+    /// Tests for one of several requests (`MPI_Testany`).
+    ///
+    /// Returns as [`Mpi::waitany`]; `None` if none is over.
+    ///
+    /// # Errors
+    /// As [`Mpi::waitany`].
+    pub fn testany(&self, requests: &mut [Request]) -> Result<Option<(i32, Result<Status>)>> {
+        self.check_requests(requests)?;
+        let ended = self.test_until(|vci, _, known| known.end_any(vci, requests).map(Ok))?;
+        Ok(ended.map(|(index, ended)| (index, ended.result())))
+    }
+
+    /// Waits until at least one of several requests is over (`MPI_Waitsome`), and reports all that
+    /// are. Returns their number; [`UNDEFINED`] if there is none to wait for.
+    ///
+    /// # Errors
+    /// As [`Mpi::waitall`].
+    pub fn waitsome(
+        &self,
+        requests: &mut [Request],
+        report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<i32> {
+        self.check_requests(requests)?;
+        let which = self.wait_until(|vci, _, known| known.settled(vci, requests).map(Ok))?;
+        self.end_some(requests, which, report)
+    }
+
+    /// Works like [`Mpi::waitsome`], after one step of progress instead of waiting
+    /// (`MPI_Testsome`).
+    ///
+    /// # Errors
+    /// As [`Mpi::waitall`].
+    pub fn testsome(
+        &self,
+        requests: &mut [Request],
+        report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<i32> {
+        self.check_requests(requests)?;
+        match self.test_until(|vci, _, known| known.settled(vci, requests).map(Ok))? {
+            Some(which) => self.end_some(requests, which, report),
+            None => Ok(0),
+        }
+    }
+
+    fn end_some(
+        &self,
+        requests: &mut [Request],
+        which: Option<Vec<usize>>,
+        report: impl FnMut(usize, Status, Option<&MpiError>),
+    ) -> Result<i32> {
+        let Some(which) = which else { return Ok(UNDEFINED) };
+        let count = which.len() as i32;
+        self.end_all(requests, which.into_iter(), report).map(|()| count)
+    }
+
+    /// Gives a request up, whose operation ends by itself, and sets it to null
+    /// (`MPI_Request_free`).
+    ///
+    /// # Errors
+    /// A bad or null request; that of the function of a generalized request.
+    pub fn request_free(&self, request: &mut Request) -> Result<()> {
+        if !request.is_null() && is_nothing(*request) {
+            *request = Request::NULL;
+            return Ok(());
+        }
+        let generalized = self.with(|s| {
+            s.requests.check(*request)?;
+            let vci: &mut Vci = &mut s.dev;
+            let entry = s.requests.table.get_mut(*request)?;
+            if !entry.kind.let_go(vci) {
+                entry.freed = true;
+                return Ok(None);
+            }
+            Ok(match s.requests.table.remove(*request)?.kind {
+                Kind::Generalized(g) => Some(g),
+                _ => None,
+            })
+        })?;
+        *request = Request::NULL;
+        generalized.map_or(Ok(()), |g| g.free())
+    }
+
+    /// Asks for an operation to be cancelled (`MPI_Cancel`). Its status says whether it was.
+    ///
+    /// # Errors
+    /// A bad or null request, or one that cannot be cancelled.
+    pub fn cancel(&self, request: &mut Request) -> Result<()> {
+        if !request.is_null() && is_nothing(*request) {
+            return Ok(());
+        }
+        let generalized = self.with(|s| {
+            s.requests.check(*request)?;
+            let entry = s.requests.table.get(*request)?;
+            entry.kind.cancel(&mut s.dev)?;
+            Ok(match &entry.kind {
+                Kind::Generalized(g) => Some(Arc::clone(g)),
+                _ => None,
+            })
+        })?;
+        generalized.map_or(Ok(()), |g| g.cancel())
+    }
+}

@@ -1,0 +1,56 @@
+//! The objects of a process: a table of each kind.
+
+use ch3_shim::Device;
+
+use crate::attr::Keyvals;
+use crate::buffers::Buffers;
+use crate::comm::Comms;
+use crate::context::Contexts;
+use crate::datatype::Types;
+use crate::errh::Errhandlers;
+use crate::error::Result;
+use crate::group::Groups;
+use crate::handle::Table;
+use crate::info::Infos;
+use crate::matched::Messages;
+use crate::op::Ops;
+use crate::session::Sessions;
+
+/// The objects of a process, without its requests.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub comms: Comms,
+    pub groups: Groups,
+    pub messages: Messages,
+    pub types: Types,
+    pub ops: Ops,
+    pub infos: Infos,
+    pub keyvals: Keyvals,
+    pub errhandlers: Errhandlers,
+    pub contexts: Contexts,
+    pub sessions: Sessions,
+    pub buffers: Buffers,
+}
+
+impl Objects {
+    /// Creates the objects that a process has from the beginning.
+    ///
+    /// # Errors
+    /// A device that has duplicated communicators.
+    pub(crate) fn new(dev: &mut Device) -> Result<Objects> {
+        let (comms, contexts) = Contexts::at_init(dev)?;
+        Ok(Objects {
+            comms,
+            groups: Groups::new(dev.rank()),
+            messages: Table::new(),
+            types: Types::default(),
+            ops: Ops::default(),
+            infos: Infos::new(),
+            keyvals: Keyvals::default(),
+            errhandlers: Errhandlers::new(),
+            contexts,
+            sessions: Sessions::default(),
+            buffers: Buffers::default(),
+        })
+    }
+}
