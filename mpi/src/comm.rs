@@ -123,6 +123,11 @@ impl CommCore {
         self.remote.as_ref()
     }
 
+    /// Returns true if the local group comes first in an order that both groups know.
+    pub(crate) fn is_first(&self) -> bool {
+        self.remote().is_none_or(|remote| self.group().places().first() < remote.places().first())
+    }
+
     /// The processes that messages go to.
     #[inline]
     pub(crate) fn peers(&self) -> &Ranks {

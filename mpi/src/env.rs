@@ -5,9 +5,7 @@ use std::time::Instant;
 
 use netmod_core::card::NodeSection;
 
-use crate::comm_make::SHARED_MEMORY;
 use crate::error::{Class, MpiError, Result};
-use crate::handle::Info;
 use crate::instance::Mpi;
 
 /// Returns the name and version of this library, with the version of the standard and the ABI.
@@ -27,19 +25,6 @@ pub fn wtick() -> f64 {
 }
 
 impl Mpi {
-    /// Returns the kinds of hardware by which communicators are split, each with "true" since this
-    /// process is in one of them, as an info to be freed (`MPI_Get_hw_resource_info`).
-    ///
-    /// # Errors
-    /// If there are too many infos.
-    pub fn get_hw_resource_info(&self) -> Result<Info> {
-        self.with(|s| {
-            let info = s.objects.infos.create()?;
-            s.objects.infos.set(info, SHARED_MEMORY, "true")?;
-            Ok(info)
-        })
-    }
-
     /// Returns the name of the host (`MPI_Get_processor_name`).
     ///
     /// # Errors

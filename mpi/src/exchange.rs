@@ -9,6 +9,7 @@ use ch3_shim::{Request, Vci};
 
 use crate::comm::CommCore;
 use crate::error::Result;
+use crate::ranks::Ranks;
 use crate::status::failure;
 
 /// The processes that agree, and the tag of their messages.
@@ -20,6 +21,32 @@ pub(crate) struct Party {
     /// Index of this process.
     pub me: usize,
     pub tag: i32,
+}
+
+impl Party {
+    /// Makes the party of all processes of a communicator, for its next collective operation.
+    pub(crate) fn of_all(core: &Arc<CommCore>) -> Party {
+        Party {
+            places: Arc::clone(core.group().places()),
+            me: core.rank() as usize,
+            tag: core.next_tag(),
+            core: Arc::clone(core),
+        }
+    }
+
+    /// Makes the party of both groups of an intercommunicator, in an order that both know.
+    pub(crate) fn of_both(core: &Arc<CommCore>, remote: &Ranks) -> Party {
+        let (own, other) = (core.group().places(), remote.places());
+        let own_first = core.is_first();
+        let (first, second) = if own_first { (own, other) } else { (other, own) };
+        let before = if own_first { 0 } else { other.len() };
+        Party {
+            places: first.iter().chain(second.iter()).copied().collect(),
+            me: before + core.rank() as usize,
+            tag: core.next_tag(),
+            core: Arc::clone(core),
+        }
+    }
 }
 
 /// One message to a process and one from another.

@@ -12,19 +12,27 @@
 //!
 //! The wire knows processes by their rank in the job. A communicator is a pair of contexts, one for
 //! messages and one for collective operations, and a list of processes (`comm`, `ranks`); `context`
-//! says how a group agrees on them. All that ends later is a request (`request`, `complete`).
+//! says how a group agrees on them. All that ends later is a request (`request`).
 //! Collective operations and the making of communicators are tasks (`task`), which every call that
 //! makes progress advances.
 //!
 //! The parts without a device are pure: [`datatype`] describes memory, [`op`] combines elements,
 //! and [`coll`] makes the schedules of collective operations, which one engine runs.
+//!
+//! A file uses only what is in the layers below it:
+//! 1. errors, handles, and tables of one kind of object each: infos, groups, types, communicators;
+//! 2. messages on a communicator: `status`, `target`, `buffers`, `matched`, and the agreements of
+//!    `exchange` and `context`;
+//! 3. `objects`: all tables, which tasks work on;
+//! 4. `task`, and `request`, which may have a task and so is not one of the objects;
+//! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
+//! 6. MPI's functions: `calls`, and those of [`coll`] and [`topo`].
 
 pub mod attr;
 mod buffers;
 mod calls;
 pub mod coll;
 mod comm;
-mod comm_make;
 pub mod consts;
 mod context;
 pub mod datatype;
@@ -38,7 +46,6 @@ mod guest;
 pub mod handle;
 pub mod info;
 mod instance;
-mod inter;
 mod leaks;
 mod log;
 mod matched;

@@ -3,12 +3,14 @@
 mod attr;
 mod bsend;
 mod comm;
+mod comm_make;
 mod complete;
 mod errh;
 mod error;
 mod greq;
 mod group;
 mod info;
+mod inter;
 mod op;
 mod peek;
 mod persistent;

@@ -1,4 +1,4 @@
-//! What waits and tests ask of requests: which ones are over, and with which result.
+//! Requests in waits and tests: which ones are over, and with which result.
 
 use std::sync::Arc;
 

@@ -41,33 +41,12 @@ impl Side {
     }
 }
 
-impl Party {
-    /// Makes the party of both groups of an intercommunicator, in an order that both know.
-    pub(crate) fn of_both(core: &Arc<CommCore>, remote: &Ranks) -> Party {
-        let (own, other) = (core.group().places(), remote.places());
-        let own_first = is_first(core);
-        let (first, second) = if own_first { (own, other) } else { (other, own) };
-        let before = if own_first { 0 } else { other.len() };
-        Party {
-            places: first.iter().chain(second.iter()).copied().collect(),
-            me: before + core.rank() as usize,
-            tag: core.next_tag(),
-            core: Arc::clone(core),
-        }
-    }
-}
-
 /// Returns the id of the other group; `ids` has one of each process of the party of both.
-pub(crate) fn other_id(core: &CommCore, own: u32, ids: &[u8]) -> u32 {
+pub(super) fn other_id(core: &CommCore, own: u32, ids: &[u8]) -> u32 {
     let ids = ids.as_chunks::<4>().0;
     // A process of the other group is at the other end of the party.
-    let other = if is_first(core) { ids.last() } else { ids.first() };
+    let other = if core.is_first() { ids.last() } else { ids.first() };
     other.map_or(own, |id| u32::from_le_bytes(*id))
-}
-
-/// Returns true if the local group comes first in the party of both.
-fn is_first(core: &CommCore) -> bool {
-    core.remote().is_none_or(|remote| core.group().places().first() < remote.places().first())
 }
 
 fn remote_of(core: &CommCore) -> Result<Arc<Ranks>> {
@@ -169,7 +148,7 @@ impl Mpi {
         let remote = remote_of(core)?;
         let both = Party::of_both(core, &remote);
         let wishes = Wish::parse(&self.gather_records(both.clone(), wish.emit())?);
-        let own_first = is_first(core);
+        let own_first = core.is_first();
         let (first, second) = wishes.split_at(if own_first { core.size() } else { remote.size() } as usize);
         let (own, other) = if own_first { (first, second) } else { (second, first) };
         let others = Wish::places(other, wish.color, &remote);
@@ -259,7 +238,7 @@ impl Mpi {
         let core = self.with(|s| s.objects.comms.core(inter))?;
         let remote = remote_of(&core)?;
         let both = Party::of_both(&core, &remote);
-        let own_first = is_first(&core);
+        let own_first = core.is_first();
         let said = self.gather_records(both.clone(), vec![u8::from(high)])?;
         let other = if own_first { said.last() } else { said.first() };
         let other_high = other.is_some_and(|high| *high != 0);

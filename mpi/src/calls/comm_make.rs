@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ch3_shim::Vci;
 
+use super::inter::other_id;
 use crate::comm::{CommCore, Communicator};
 use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
@@ -15,7 +16,6 @@ use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
 use crate::instance::{Mpi, State};
-use crate::inter::other_id;
 use crate::objects::Objects;
 use crate::ranks::Ranks;
 use crate::request::Kind;
@@ -27,19 +27,7 @@ use crate::wish::Wish;
 const INCOMPLETE: u32 = 2048;
 /// Key of an info that names a kind of hardware, and its value for shared memory.
 const RESOURCE: &str = "mpi_hw_resource_type";
-pub(crate) const SHARED_MEMORY: &str = "mpi_shared_memory";
-
-impl Party {
-    /// Makes the party of all processes of a communicator, for its next collective operation.
-    pub(crate) fn of_all(core: &Arc<CommCore>) -> Party {
-        Party {
-            places: Arc::clone(core.group().places()),
-            me: core.rank() as usize,
-            tag: core.next_tag(),
-            core: Arc::clone(core),
-        }
-    }
-}
+const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Objects {
     /// Adds a communicator with the error handler of its parent.
@@ -305,6 +293,19 @@ impl Mpi {
         let nodes: HashSet<u64> = wishes.iter().filter_map(|w| w.color).collect();
         let further = split_type != COMM_TYPE_HW_UNGUIDED || nodes.len() > 1;
         self.split(comm, &core, color.filter(|_| further), &wishes)
+    }
+
+    /// Returns the kinds of hardware by which communicators are split, each with "true" since this
+    /// process is in one of them, as an info to be freed (`MPI_Get_hw_resource_info`).
+    ///
+    /// # Errors
+    /// If there are too many infos.
+    pub fn get_hw_resource_info(&self) -> Result<Info> {
+        self.with(|s| {
+            let info = s.objects.infos.create()?;
+            s.objects.infos.set(info, SHARED_MEMORY, "true")?;
+            Ok(info)
+        })
     }
 
     /// Returns the places of a group that is part of a communicator, and this process's rank in it.
