@@ -51,7 +51,8 @@ fn packed(rank: usize, count: usize, size: usize) -> Vec<u8> {
         (x ^ x >> 29).to_ne_bytes()
     };
     let len = count * size;
-    let mut all: Vec<u8> = (0..len.div_ceil(8)).flat_map(word).collect();
+    let mut all = Vec::with_capacity(len + 7);
+    (0..len.div_ceil(8)).for_each(|k| all.extend_from_slice(&word(k)));
     all.truncate(len);
     all
 }
@@ -77,8 +78,9 @@ fn roots(n: usize) -> Vec<usize> {
 
 const COUNTS: [usize; 4] = [0, 1, 3, 1000];
 
-/// Pairs of numbers of processes and elements: everything small, and long vectors for some.
-fn cases(long: usize) -> Vec<(usize, usize)> {
+/// Pairs of numbers of processes and elements of `size` bytes: everything small, and vectors of
+/// `long` bytes for some.
+fn cases(long: usize, size: usize) -> Vec<(usize, usize)> {
     let small = (1..=17).flat_map(|n| COUNTS.map(|count| (n, count)));
-    small.chain([2, 3, 5, 8, 9, 12, 16].map(|n| (n, long))).collect()
+    small.chain([2, 3, 5, 8, 9, 12, 16].map(|n| (n, long / size))).collect()
 }

@@ -52,7 +52,7 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
 #[test]
 fn bcasts() {
     for (_, ty, _) in types() {
-        for (n, count) in cases(9000) {
+        for (n, count) in cases(36_000, ty.size()) {
             for root in roots(n) {
                 let size = ty.size();
                 let process = |me| Process {
@@ -70,18 +70,23 @@ fn bcasts() {
     }
 }
 
+/// The blocks in a row.
+fn joined(blocks: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    blocks.collect::<Vec<_>>().concat()
+}
+
 /// The packed blocks of a process for all processes.
 fn pieces(me: usize, n: usize, count: usize, size: usize) -> Vec<u8> {
-    (0..n).flat_map(|to| packed(me * 100 + to, count, size)).collect()
+    joined((0..n).map(|to| packed(me * 100 + to, count, size)))
 }
 
 #[test]
 fn gathers_and_scatters() {
     for (s, r, ratio) in types() {
-        for (n, count) in cases(3000) {
+        for (n, count) in cases(12_000, s.size()) {
             for (root, in_place) in roots(n).into_iter().flat_map(|r| [(r, false), (r, true)]) {
                 let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
-                let all: Vec<u8> = (0..n).flat_map(|i| packed(i, count, size)).collect();
+                let all = joined((0..n).map(|i| packed(i, count, size)));
                 let own = |me: usize| packed(me, count, size);
                 let what = |op| format!("{op} of {count} of {size} bytes, {root} of {n}, {in_place}");
                 // Gather: the root has a receive buffer of all blocks.
@@ -152,7 +157,7 @@ fn placed(
 #[test]
 fn operations_with_counts() {
     for (s, r) in [(int(), int()), (pair_of_ints(), gappy())] {
-        for (n, count) in cases(2400) {
+        for (n, count) in cases(9600, s.size()) {
             let (counts, displs) = uneven(n, count);
             let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
             let own = |me: usize| packed(me, counts[me], size);
@@ -198,9 +203,11 @@ fn operations_with_counts() {
 #[test]
 fn allgathers() {
     for (s, r, ratio) in types() {
-        for ((n, count), in_place) in cases(9000).into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        for ((n, count), in_place) in
+            cases(36_000, s.size()).into_iter().flat_map(|c| [(c, false), (c, true)])
+        {
             let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
-            let all: Vec<u8> = (0..n).flat_map(|i| packed(i, count, size)).collect();
+            let all = joined((0..n).map(|i| packed(i, count, size)));
             let process = |me| {
                 let mine = (!in_place).then(|| Data::new(Base::Send, count, e.0));
                 let into = Data::new(Base::Recv, count * ratio, e.1);
@@ -219,14 +226,16 @@ fn allgathers() {
 #[test]
 fn alltoalls() {
     for (s, r, ratio) in types() {
-        for ((n, count), in_place) in cases(9000).into_iter().flat_map(|c| [(c, false), (c, true)]) {
+        for ((n, count), in_place) in
+            cases(36_000, s.size()).into_iter().flat_map(|c| [(c, false), (c, true)])
+        {
             let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
             let process = |me| {
                 let from = (!in_place).then(|| Data::new(Base::Send, count, e.0));
                 let into = Data::new(Base::Recv, count * ratio, e.1);
                 let mine = pieces(me, n, count, size);
                 let recv = if in_place { mine.clone() } else { pieces(77, n, count, size) };
-                let want = (0..n).flat_map(|of| packed(of * 100 + me, count, size)).collect();
+                let want = joined((0..n).map(|of| packed(of * 100 + me, count, size)));
                 let schedule = built(me, n, |b| alltoall::alltoall(b, from, into));
                 Process { schedule, send: mine, recv, want }
             };

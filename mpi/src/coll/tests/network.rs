@@ -140,8 +140,8 @@ impl Network {
         for (me, (send, recv)) in wants.into_iter().enumerate() {
             assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", what);
             let got = &memory[2 * me + 1].memory;
-            let differs = got.iter().zip(&recv).position(|(a, b)| a != b);
-            assert_eq!(differs, None, "{}: process {me}'s result is wrong at this byte", what);
+            let differs = || got.iter().zip(&recv).position(|(a, b)| a != b);
+            assert!(*got == recv, "{what}: process {me}'s result is wrong at byte {:?}", differs());
         }
     }
 

@@ -106,7 +106,7 @@ impl Case {
 
 fn each(long: usize, mut f: impl FnMut(&Case, usize, usize, bool)) {
     for case in operations() {
-        for (n, count) in cases(long) {
+        for (n, count) in cases(long, case.ty.size()) {
             // Long vectors make a difference only if they can be divided.
             let count = if case.facts.divisible { count } else { count.min(300) };
             for in_place in [false, true] {
@@ -118,7 +118,7 @@ fn each(long: usize, mut f: impl FnMut(&Case, usize, usize, bool)) {
 
 #[test]
 fn reduces() {
-    each(5000, |case, n, count, in_place| {
+    each(20_000, |case, n, count, in_place| {
         for root in roots(n) {
             let process = |me| {
                 let want = (me == root).then(|| case.of(0, n, count));
@@ -135,7 +135,7 @@ fn reduces() {
 
 #[test]
 fn allreduces() {
-    each(5000, |case, n, count, in_place| {
+    each(20_000, |case, n, count, in_place| {
         let process = |me| {
             case.process((me, n), in_place, count, Some(case.of(0, n, count)), |b, mine, result| {
                 reduce::allreduce(b, case.facts, mine, result);
@@ -147,7 +147,7 @@ fn allreduces() {
 
 #[test]
 fn scans() {
-    each(5000, |case, n, count, in_place| {
+    each(20_000, |case, n, count, in_place| {
         let process = |me| {
             case.process((me, n), in_place, count, Some(case.of(0, me + 1, count)), |b, mine, result| {
                 scan::scan(b, case.facts, mine, result);
@@ -166,7 +166,7 @@ fn scans() {
 
 #[test]
 fn reduce_scatters() {
-    each(24_000, |case, n, count, in_place| {
+    each(96_000, |case, n, count, in_place| {
         // Blocks of different lengths, some empty.
         let counts: Vec<usize> = (0..n).map(|i| [count, 0, count / 2 + 1, 1][(i * 3 + 1) % 4]).collect();
         let total = counts.iter().sum();
