@@ -101,15 +101,9 @@ impl Requests {
                 Kind::Recv(begin_recv(vci, room, target)?, target.core.clone())
             }
             Operation::Task(task) => {
-                let Some(mut task) = task.take() else { return Err(is_active(request)) };
-                let restarted = task.restart(objects);
-                let entry = self.table.get_mut(request)?;
-                let Kind::Persistent(p) = &mut entry.kind else { return Err(not_persistent(request)) };
-                if let Err(e) = restarted {
-                    p.operation = Operation::Task(Some(task));
-                    return Err(e);
-                }
-                p.current = Some(Kind::Task(Some(task)));
+                let Some(idle) = task else { return Err(is_active(request)) };
+                idle.restart(objects)?;
+                p.current = Some(Kind::Task(task.take()));
                 self.begin_task(request);
                 return Ok(());
             }
