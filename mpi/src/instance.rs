@@ -8,6 +8,7 @@ use ch3_shim::{Builder, Device, Waker};
 use netmod_core::tell::on_stderr;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::anytime::Anytime;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
 use crate::error::{Class, Codes, MpiError, Result};
 use crate::handle::Comm;
@@ -30,7 +31,7 @@ pub struct Mpi {
     /// there is no other.
     waker: Option<Waker>,
     turns: Turns,
-    codes: Arc<Codes>,
+    anytime: Arc<Anytime>,
     level: i32,
     main: ThreadId,
     appnum: Option<i32>,
@@ -50,19 +51,20 @@ fn finalized() -> Box<MpiError> {
 }
 
 impl Mpi {
-    /// Joins the job at a thread level (`MPI_Init_thread`); error codes are those of `codes`.
+    /// Joins the job at a thread level (`MPI_Init_thread`), with the objects that may be there
+    /// already.
     ///
     /// # Errors
     /// As [`Builder::build`] and [`Mpi::on`].
-    pub fn init(builder: Builder, required: i32, codes: Arc<Codes>) -> Result<Mpi> {
-        Mpi::on(builder.build()?, required, codes)
+    pub fn init(builder: Builder, required: i32, anytime: Arc<Anytime>) -> Result<Mpi> {
+        Mpi::on(builder.build()?, required, anytime)
     }
 
     /// Works like [`Mpi::init`] on a device that has joined its job and was not used yet.
     ///
     /// # Errors
     /// A level that MPI does not have; a device that has duplicated communicators.
-    pub fn on(mut dev: Device, required: i32, codes: Arc<Codes>) -> Result<Mpi> {
+    pub fn on(mut dev: Device, required: i32, anytime: Arc<Anytime>) -> Result<Mpi> {
         if !(THREAD_SINGLE..=THREAD_MULTIPLE).contains(&required) {
             let text = format!(
                 "required thread level is {required}; levels are {THREAD_SINGLE} to {THREAD_MULTIPLE}"
@@ -70,12 +72,12 @@ impl Mpi {
             return Err(MpiError::new(Class::ARG, text));
         }
         let waker = if required == THREAD_MULTIPLE { Some(dev.waker()?) } else { None };
-        let objects = Objects::new(&mut dev)?;
+        let objects = Objects::new(&mut dev, Arc::clone(&anytime))?;
         Ok(Mpi {
             state: Mutex::new(Some(State { dev, objects, requests: Requests::default() })),
             waker,
             turns: Turns::default(),
-            codes,
+            anytime,
             level: required,
             main: std::thread::current().id(),
             appnum: None,
@@ -86,11 +88,11 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`Mpi::init`].
-    pub fn init_from_env(required: i32, codes: Arc<Codes>) -> Result<Mpi> {
+    pub fn init_from_env(required: i32, anytime: Arc<Anytime>) -> Result<Mpi> {
         let mut builder = Builder::from_env()?;
         log::begin(&mut builder)?;
         let (launcher, appnum) = (builder.launcher(), builder.appnum());
-        let mut mpi = Mpi::init(builder, required, codes)?;
+        let mut mpi = Mpi::init(builder, required, anytime)?;
         mpi.appnum = appnum;
         mpi.with(|s| {
             log::tell_start(&s.dev, launcher);
@@ -106,7 +108,12 @@ impl Mpi {
 
     /// The error codes of this process.
     pub fn codes(&self) -> &Codes {
-        &self.codes
+        self.anytime.codes()
+    }
+
+    /// The objects that may be used at any time.
+    pub fn anytime(&self) -> &Anytime {
+        &self.anytime
     }
 
     /// The thread level.

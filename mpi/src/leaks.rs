@@ -27,9 +27,9 @@ impl State {
             of(requests.table.len(), "requests", "MPI_Wait, MPI_Test or MPI_Request_free"),
             of(objects.messages.len(), "matched messages", "MPI_Mrecv or MPI_Imrecv"),
             of(objects.ops.live(), "operations", "MPI_Op_free"),
-            of(objects.infos.live(), "infos", "MPI_Info_free"),
+            of(objects.anytime.infos().live(), "infos", "MPI_Info_free"),
             of(objects.keyvals.live(), "keyvals", "MPI_Comm_free_keyval or MPI_Type_free_keyval"),
-            of(objects.errhandlers.live(), "error handlers", "MPI_Errhandler_free"),
+            of(objects.anytime.errhandlers().live(), "error handlers", "MPI_Errhandler_free"),
         ];
         all.iter().filter(|left| left.count > 0).map(Left::line).collect()
     }

@@ -28,6 +28,7 @@
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
 //! 6. MPI's functions: `calls`, and those of [`coll`] and [`topo`].
 
+pub mod anytime;
 pub mod attr;
 mod buffers;
 mod calls;
@@ -62,6 +63,7 @@ mod turns;
 mod wait;
 mod wish;
 
+pub use anytime::Anytime;
 pub use attr::{AttrFns, AttrValue};
 pub use datatype::Buf;
 pub use errh::{Handler, UserErrhandler};

@@ -1,17 +1,18 @@
 //! The objects of a process: a table of each kind.
 
+use std::sync::Arc;
+
 use ch3_shim::Device;
 
+use crate::anytime::Anytime;
 use crate::attr::Keyvals;
 use crate::buffers::Buffers;
 use crate::comm::Comms;
 use crate::context::Contexts;
 use crate::datatype::Types;
-use crate::errh::Errhandlers;
 use crate::error::Result;
 use crate::group::Groups;
 use crate::handle::Table;
-use crate::info::Infos;
 use crate::matched::Messages;
 use crate::op::Ops;
 use crate::session::Sessions;
@@ -24,20 +25,19 @@ pub(crate) struct Objects {
     pub messages: Messages,
     pub types: Types,
     pub ops: Ops,
-    pub infos: Infos,
+    pub anytime: Arc<Anytime>,
     pub keyvals: Keyvals,
-    pub errhandlers: Errhandlers,
     pub contexts: Contexts,
     pub sessions: Sessions,
     pub buffers: Buffers,
 }
 
 impl Objects {
-    /// Creates the objects that a process has from the beginning.
+    /// Creates the objects that a process has from the beginning, beside those of `anytime`.
     ///
     /// # Errors
     /// A device that has duplicated communicators.
-    pub(crate) fn new(dev: &mut Device) -> Result<Objects> {
+    pub(crate) fn new(dev: &mut Device, anytime: Arc<Anytime>) -> Result<Objects> {
         let (comms, contexts) = Contexts::at_init(dev)?;
         Ok(Objects {
             comms,
@@ -45,9 +45,8 @@ impl Objects {
             messages: Table::new(),
             types: Types::default(),
             ops: Ops::default(),
-            infos: Infos::new(),
+            anytime,
             keyvals: Keyvals::default(),
-            errhandlers: Errhandlers::new(),
             contexts,
             sessions: Sessions::default(),
             buffers: Buffers::default(),

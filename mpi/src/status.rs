@@ -53,7 +53,7 @@ impl Status {
 
     /// Creates the status of an operation that has failed: that of its message, if that has come.
     #[cold]
-    pub(crate) fn of_failure(error: &MpiError) -> Status {
+    pub fn of_failure(error: &MpiError) -> Status {
         let Some(Arrived { source, tag, bytes }) = error.arrived else { return Status::EMPTY };
         Status { source, tag, count_bytes: bytes, ..Status::EMPTY }
     }

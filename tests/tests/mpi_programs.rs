@@ -134,6 +134,11 @@ fn infos_at_any_time() {
 }
 
 #[test]
+fn operations_that_have_failed_are_found() {
+    ok("operations_that_have_failed_are_found", "failures.c", "failures", 3);
+}
+
+#[test]
 fn an_error_without_a_handler_ends_the_job_and_is_told() {
     for (abi, starter) in Abi::ALL.into_iter().flat_map(|abi| STARTERS.map(|starter| (abi, starter))) {
         let program = prefix().compiled_for(abi, "fatal.c");

@@ -5,12 +5,14 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use netmod_mpi::handle::{Comm, Session};
-use netmod_mpi::{Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
+use netmod_mpi::{Anytime, Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
 static LIBRARY: OnceLock<Mpi> = OnceLock::new();
 /// Codes of errors; they are known before the library is initialized and after its end.
 pub static CODES: LazyLock<Arc<Codes>> = LazyLock::new(Arc::default);
+/// Objects that may be used before the library is initialized and after its end.
+pub static ANYTIME: LazyLock<Arc<Anytime>> = LazyLock::new(|| Arc::new(Anytime::new(Arc::clone(&CODES))));
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
 /// Phase of `MPI_COMM_WORLD`, between `MPI_Init` and `MPI_Finalize`; sessions may be outside.
 static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
@@ -93,6 +95,16 @@ pub fn run(name: &str, object: Object, function: impl FnOnce(&'static Mpi) -> Re
     }
 }
 
+/// Runs a function of objects that may be used at any time, and returns its error code. Without the
+/// library there is no error handler.
+pub fn run_anytime(name: &str, function: impl FnOnce(&Anytime) -> Result<()>) -> c_int {
+    match (function(&ANYTIME), library()) {
+        (Ok(()), _) => 0,
+        (Err(error), Some(mpi)) => failed(mpi, name, Object::None, &error),
+        (Err(error), None) => CODES.code(&error),
+    }
+}
+
 /// Answers for a function that is not there yet, by the error handler of its object.
 #[cold]
 pub fn missing(name: &str, object: Object) -> c_int {
@@ -120,7 +132,7 @@ fn outside(name: &str) -> ! {
 
 /// Gives an error to the handler of its object. Returns its code, if the handler returns.
 #[cold]
-pub(crate) fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
+fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     let code = CODES.code(error);
     // An operation may be one of another communicator than the call.
     let object = match error.comm {

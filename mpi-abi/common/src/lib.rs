@@ -22,7 +22,6 @@ mod macros;
 pub mod calls;
 pub mod convert;
 pub mod imp;
-pub mod infos;
 mod others;
 pub mod weights;
 

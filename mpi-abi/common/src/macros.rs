@@ -35,15 +35,15 @@ macro_rules! entry {
     };
 }
 
-/// A function of infos, which is allowed at any time, under both names.
+/// A function that is allowed at any time and may fail as those of the library, under both names.
 #[macro_export]
 macro_rules! anytime {
     ($name:ident $profiling:ident [$($before:tt)*] ($($argument:ident: $type:ty),*)
-        on $object:expr; |$infos:ident| $body:expr) =>
+        on $object:expr; |$anytime:ident| $body:expr) =>
     {
         $crate::free! { $name $profiling [] ($($argument: $type),*) -> code {
             // Results are written back before an error handler runs.
-            $crate::infos::run(stringify!($name), |$infos| { $($before)* $body })
+            $crate::calls::run_anytime(stringify!($name), |$anytime| { $($before)* $body })
         } }
     };
 }

@@ -131,7 +131,7 @@ impl Mpi {
     /// A bad handle.
     pub fn comm_set_info(&self, comm: Comm, info: Info) -> Result<()> {
         self.with(|s| {
-            let pairs: Vec<_> = s.objects.infos.pairs(info)?.to_vec();
+            let pairs: Vec<_> = s.objects.anytime.infos().pairs(info)?.to_vec();
             let known = pairs.into_iter().filter(|(key, _)| key.starts_with(STANDARD_HINTS));
             let hints = &mut s.objects.comms.get_mut(comm)?.hints;
             for (key, value) in known {
@@ -151,8 +151,8 @@ impl Mpi {
     pub fn comm_get_info(&self, comm: Comm) -> Result<Info> {
         self.with(|s| {
             let hints = s.objects.comms.get(comm)?.hints.clone();
-            let info = s.objects.infos.create()?;
-            hints.iter().try_for_each(|(key, value)| s.objects.infos.set(info, key, value))?;
+            let info = s.objects.anytime.infos().create()?;
+            hints.iter().try_for_each(|(key, value)| s.objects.anytime.infos().set(info, key, value))?;
             Ok(info)
         })
     }

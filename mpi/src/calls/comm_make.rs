@@ -44,7 +44,7 @@ impl Objects {
     /// # Errors
     /// A bad error handler; too many communicators.
     pub(crate) fn add_comm_with(&mut self, errhandler: Errhandler, core: CommCore) -> Result<Comm> {
-        self.errhandlers.hold(errhandler)?;
+        self.anytime.errhandlers().hold(errhandler)?;
         let comm = self.comms.insert(Communicator::new(core, "", errhandler))?;
         self.comms.get(comm)?.core.set_handle(comm);
         Ok(comm)
@@ -53,8 +53,8 @@ impl Objects {
     /// Removes a communicator, whose attributes were deleted.
     fn drop_comm(&mut self, comm: Comm) -> Result<()> {
         let gone = self.comms.remove(comm)?;
-        let handler = self.errhandlers.get(gone.errhandler)?;
-        self.errhandlers.release(gone.errhandler);
+        let handler = self.anytime.errhandlers().get(gone.errhandler)?;
+        self.anytime.errhandlers().release(gone.errhandler);
         self.buffers.end(comm);
         self.contexts.give_back(gone.core, handler);
         Ok(())
@@ -183,7 +183,7 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::comm_dup`]; a bad info.
     pub fn comm_dup_with_info(&self, comm: Comm, info: Info) -> Result<Comm> {
-        self.with(|s| s.objects.infos.pairs(info).map(|_| ()))?;
+        self.with(|s| s.objects.anytime.infos().pairs(info).map(|_| ()))?;
         let new = self.comm_dup(comm)?;
         self.comm_set_info(new, info)?;
         Ok(new)
@@ -216,7 +216,7 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::comm_idup`]; a bad info.
     pub fn comm_idup_with_info(&self, comm: Comm, info: Info) -> Result<(Comm, Request)> {
-        self.with(|s| s.objects.infos.pairs(info).map(|_| ()))?;
+        self.with(|s| s.objects.anytime.infos().pairs(info).map(|_| ()))?;
         let (new, request) = self.comm_idup(comm)?;
         self.comm_set_info(new, info)?;
         Ok((new, request))
@@ -274,7 +274,8 @@ impl Mpi {
         let (core, color) = self.with(|s| {
             let State { dev, objects, .. } = s;
             let core = objects.comms.core(comm)?;
-            let pairs = objects.infos.pairs(info)?;
+            let infos = objects.anytime.infos();
+            let pairs = infos.pairs(info)?;
             // The node is the only kind of hardware that is known.
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
             let asks = known && ![UNDEFINED, COMM_TYPE_NEIGHBORHOOD].contains(&split_type);
@@ -302,8 +303,8 @@ impl Mpi {
     /// If there are too many infos.
     pub fn get_hw_resource_info(&self) -> Result<Info> {
         self.with(|s| {
-            let info = s.objects.infos.create()?;
-            s.objects.infos.set(info, SHARED_MEMORY, "true")?;
+            let info = s.objects.anytime.infos().create()?;
+            s.objects.anytime.infos().set(info, SHARED_MEMORY, "true")?;
             Ok(info)
         })
     }

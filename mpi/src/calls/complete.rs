@@ -28,19 +28,24 @@ impl Mpi {
         ended.result()
     }
 
-    /// Tests a request (`MPI_Test`). Returns true and the status if it is over.
+    /// Tests a request (`MPI_Test`). Returns the status or the failure of its operation if that is
+    /// over; the request is null then, or inactive.
     ///
     /// # Errors
-    /// As [`Mpi::wait`].
-    pub fn test(&self, request: &mut Request) -> Result<(bool, Status)> {
+    /// A bad request; a failure that keeps its operation from finishing.
+    pub fn test(&self, request: &mut Request) -> Result<Option<Result<Status>>> {
         self.with(|s| s.requests.check(*request))?;
         let ended = self.test_until(|vci, _, known| {
             let settled = known.is_settled(vci, *request);
-            settled.then(|| Ok(known.end(vci, request)))
+            settled.then(|| {
+                let goes_on = !known.is_over(vci, *request);
+                Ok((goes_on, known.end(vci, request)))
+            })
         })?;
         match ended {
-            Some(ended) => ended.result().map(|status| (true, status)),
-            None => Ok((false, Status::EMPTY)),
+            None => Ok(None),
+            Some((true, ended)) => ended.result().map(|status| Some(Ok(status))),
+            Some((false, ended)) => Ok(Some(ended.result())),
         }
     }
 

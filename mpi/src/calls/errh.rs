@@ -12,7 +12,7 @@ use crate::instance::Mpi;
 use crate::objects::Objects;
 
 fn handler(objects: &Objects, comm: Comm) -> Option<Handler> {
-    objects.errhandlers.get(objects.comms.find(comm)?.errhandler).ok()
+    objects.anytime.errhandlers().get(objects.comms.find(comm)?.errhandler).ok()
 }
 
 impl Mpi {
@@ -21,7 +21,7 @@ impl Mpi {
     /// # Errors
     /// If there are too many.
     pub fn comm_create_errhandler(&self, function: Arc<dyn UserErrhandler>) -> Result<Errhandler> {
-        self.with(|s| s.objects.errhandlers.create(function))
+        self.with(|s| s.objects.anytime.errhandlers().create(function))
     }
 
     /// Sets the error handler of a communicator.
@@ -31,8 +31,8 @@ impl Mpi {
     pub fn comm_set_errhandler(&self, comm: Comm, errhandler: Errhandler) -> Result<()> {
         self.with(|s| {
             let place = &mut s.objects.comms.get_mut(comm)?.errhandler;
-            s.objects.errhandlers.hold(errhandler)?;
-            s.objects.errhandlers.release(std::mem::replace(place, errhandler));
+            s.objects.anytime.errhandlers().hold(errhandler)?;
+            s.objects.anytime.errhandlers().release(std::mem::replace(place, errhandler));
             Ok(())
         })
     }
@@ -44,17 +44,9 @@ impl Mpi {
     pub fn comm_get_errhandler(&self, comm: Comm) -> Result<Errhandler> {
         self.with(|s| {
             let handle = s.objects.comms.get(comm)?.errhandler;
-            s.objects.errhandlers.hold(handle)?;
+            s.objects.anytime.errhandlers().hold(handle)?;
             Ok(handle)
         })
-    }
-
-    /// Frees a handle of an error handler and sets it to null. Objects that have it keep it.
-    ///
-    /// # Errors
-    /// A bad handle.
-    pub fn errhandler_free(&self, errhandler: &mut Errhandler) -> Result<()> {
-        self.with(|s| s.objects.errhandlers.free(errhandler))
     }
 
     /// Returns what is done about an error of a call on this communicator.

@@ -9,7 +9,6 @@ mod errh;
 mod error;
 mod greq;
 mod group;
-mod info;
 mod inter;
 mod op;
 mod peek;

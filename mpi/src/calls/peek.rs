@@ -10,22 +10,23 @@ use crate::request::Ended;
 use crate::status::Status;
 
 impl Mpi {
-    /// Returns true and the status if a request is over, which is not used up
-    /// (`MPI_Request_get_status`).
+    /// Returns the status or the failure of a request's operation if that is over. The request is
+    /// not used up (`MPI_Request_get_status`).
     ///
     /// # Errors
-    /// A bad request.
-    pub fn request_get_status(&self, request: Request) -> Result<(bool, Status)> {
+    /// A bad request; a failure that keeps its operation from finishing.
+    pub fn request_get_status(&self, request: Request) -> Result<Option<Result<Status>>> {
         self.with(|s| s.requests.check(request))?;
         let seen = self.test_until(|vci, _, known| {
             let settled = known.is_settled(vci, request);
-            settled.then(|| Ok(known.peek(vci, request)))
+            settled.then(|| Ok((!known.is_over(vci, request), known.peek(vci, request))))
         })?;
-        match seen {
-            None => Ok((false, Status::EMPTY)),
-            Some(Ended::Now(result)) => result.map(|status| (true, status)),
-            Some(Ended::Ask(g)) => g.query().map(|status| (true, status)),
-        }
+        let Some((goes_on, seen)) = seen else { return Ok(None) };
+        let result = match seen {
+            Ended::Now(result) => result,
+            Ended::Ask(g) => g.query(),
+        };
+        if goes_on { result.map(|status| Some(Ok(status))) } else { Ok(Some(result)) }
     }
 
     /// Returns true if all requests are over, and reports each, which is not used up

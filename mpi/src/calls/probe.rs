@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::handle::{Comm, Message, Request};
 use crate::instance::{Mpi, State};
 use crate::matched::{look, take};
-use crate::request::Kind;
+use crate::request::{Ends, Kind};
 use crate::status::Status;
 use crate::target::Target;
 
@@ -64,7 +64,8 @@ impl Mpi {
                 Some(matched) => matched.raised(e),
                 None => e,
             };
-            let room = objects.types.segment(&buf).map_err(of_message)?;
+            let (room, desc) = objects.types.typed_segment(&buf).map_err(of_message)?;
+            let ends = Ends::of(desc);
             if *message == Message::NO_PROC {
                 *message = Message::NULL;
                 return Ok(Request::FROM_NOBODY);
@@ -72,7 +73,7 @@ impl Mpi {
             let matched = objects.messages.remove(*message)?;
             *message = Message::NULL;
             let (raw, core) = matched.receive(dev, room);
-            requests.insert(Kind::Recv(raw, core))
+            requests.insert(Kind::Recv(raw, core, ends))
         })
     }
 

@@ -10,7 +10,7 @@ use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Request};
 use crate::instance::{Mpi, State};
-use crate::request::Kind;
+use crate::request::{Ends, Kind};
 use crate::status::{Status, failure, take};
 use crate::target::{SendMode, Target, begin_recv, begin_send};
 
@@ -142,13 +142,16 @@ impl Mpi {
     /// A bad argument; a message that does not fit; a peer that is lost.
     #[inline]
     pub fn recv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Status> {
-        let (raw, core) = self.with(|s| {
+        let (raw, core, ends) = self.with(|s| {
             let State { dev, objects, .. } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
-            let room = objects.types.segment(&buf)?;
-            Ok((begin_recv(dev, room, &target)?, target.core))
+            let (room, desc) = objects.types.typed_segment(&buf)?;
+            Ok((begin_recv(dev, room, &target)?, target.core, Ends::of(desc)))
         })?;
-        if raw.is_over() { Ok(Status::OF_NOBODY) } else { self.wait_raw(raw, &core) }
+        if raw.is_over() {
+            return Ok(Status::OF_NOBODY);
+        }
+        self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
     }
 
     /// Starts to receive a message (`MPI_Irecv`).
@@ -160,12 +163,13 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, requests } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
-            let room = objects.types.segment(&buf)?;
+            let (room, desc) = objects.types.typed_segment(&buf)?;
             let raw = begin_recv(dev, room, &target)?;
             if raw.is_over() {
                 return Ok(Request::FROM_NOBODY);
             }
-            requests.insert(Kind::Recv(raw, target.core))
+            let ends = Ends::of(desc);
+            requests.insert(Kind::Recv(raw, target.core, ends))
         })
     }
 
@@ -175,15 +179,16 @@ impl Mpi {
         (data, dest, send_tag): (Buf, i32, i32),
         (room, source, recv_tag): (Buf, i32, i32),
         comm: Comm,
-    ) -> Result<(RawReq, RawReq, Arc<CommCore>)> {
+    ) -> Result<(RawReq, RawReq, Arc<CommCore>, Ends)> {
         self.with(|s| {
             let State { dev, objects, .. } = s;
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
             let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
-            let (data, room) = (objects.types.segment(&data)?, objects.types.segment(&room)?);
+            let data = objects.types.segment(&data)?;
+            let (room, desc) = objects.types.typed_segment(&room)?;
             let receive = begin_recv(dev, room, &from)?;
             match begin_send(dev, data, &to, SendMode::Standard) {
-                Ok(send) => Ok((send, receive, to.core)),
+                Ok(send) => Ok((send, receive, to.core, Ends::of(desc))),
                 Err(e) => {
                     dev.end_raw(receive);
                     Err(e)
@@ -207,9 +212,12 @@ impl Mpi {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Status> {
-        let (send, receive, core) =
+        let (send, receive, core, ends) =
             self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
-        let received = if receive.is_over() { Ok(Status::OF_NOBODY) } else { self.wait_raw(receive, &core) };
+        let received = match receive.is_over() {
+            true => Ok(Status::OF_NOBODY),
+            false => self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)),
+        };
         let sent = if send.is_over() { Ok(Status::EMPTY) } else { self.wait_raw(send, &core) };
         sent.and(received)
     }
@@ -229,9 +237,9 @@ impl Mpi {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Request> {
-        let (send, receive, core) =
+        let (send, receive, core, ends) =
             self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
-        self.with(|s| s.requests.insert(Kind::Both(send, receive, core)))
+        self.with(|s| s.requests.insert(Kind::Both(send, receive, core, ends)))
     }
 
     /// Sends a message and receives one into the same buffer (`MPI_Sendrecv_replace`).
@@ -267,7 +275,7 @@ impl Mpi {
         (dest, send_tag): (i32, i32),
         (source, recv_tag): (i32, i32),
         comm: Comm,
-    ) -> Result<(ch3_shim::Request, RawReq, Arc<CommCore>)> {
+    ) -> Result<(ch3_shim::Request, RawReq, Arc<CommCore>, Ends)> {
         self.with(|s| {
             let State { dev, objects, .. } = s;
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
@@ -275,9 +283,10 @@ impl Mpi {
             let mut data = objects.types.segment(&buf)?;
             let mut packed = Vec::with_capacity(data.total());
             data.pack_vec(data.total(), &mut packed);
-            let receive = begin_recv(dev, objects.types.segment(&buf)?, &from)?;
+            let (room, desc) = objects.types.typed_segment(&buf)?;
+            let receive = begin_recv(dev, room, &from)?;
             match dev.isend(packed, to.place, to.tag, to.core.out) {
-                Ok(send) => Ok((send, receive, to.core)),
+                Ok(send) => Ok((send, receive, to.core, Ends::of(desc))),
                 Err(failed) => {
                     dev.end_raw(receive);
                     Err(failure(failed.error, &to.core))
@@ -300,7 +309,8 @@ impl Mpi {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Request> {
-        let (send, receive, core) = self.begin_replace(buf, (dest, send_tag), (source, recv_tag), comm)?;
-        self.with(|s| s.requests.insert(Kind::Replace(Box::new(send), receive, core)))
+        let (send, receive, core, ends) =
+            self.begin_replace(buf, (dest, send_tag), (source, recv_tag), comm)?;
+        self.with(|s| s.requests.insert(Kind::Replace(Box::new(send), receive, core, ends)))
     }
 }

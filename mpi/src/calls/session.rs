@@ -57,8 +57,8 @@ impl Mpi {
     /// A bad handle; too many sessions.
     pub fn session_init(&self, info: Info, errhandler: Errhandler) -> Result<Session> {
         self.with(|s| {
-            let hints = s.objects.infos.pairs(info)?.to_vec();
-            s.objects.errhandlers.hold(errhandler)?;
+            let hints = s.objects.anytime.infos().pairs(info)?.to_vec();
+            s.objects.anytime.errhandlers().hold(errhandler)?;
             s.objects.sessions.insert(Entry { errhandler, hints })
         })
     }
@@ -70,7 +70,7 @@ impl Mpi {
     pub fn session_finalize(&self, session: &mut Session) -> Result<()> {
         self.with(|s| {
             let gone = s.objects.sessions.remove(*session)?;
-            s.objects.errhandlers.release(gone.errhandler);
+            s.objects.anytime.errhandlers().release(gone.errhandler);
             Ok(())
         })?;
         *session = Session::NULL;
@@ -94,9 +94,9 @@ impl Mpi {
         let level = level_name(self.thread_level());
         self.with(|s| {
             let hints = s.objects.sessions.get(session)?.hints.clone();
-            let info = s.objects.infos.create()?;
-            hints.iter().try_for_each(|(key, value)| s.objects.infos.set(info, key, value))?;
-            s.objects.infos.set(info, "thread_level", level)?;
+            let info = s.objects.anytime.infos().create()?;
+            hints.iter().try_for_each(|(key, value)| s.objects.anytime.infos().set(info, key, value))?;
+            s.objects.anytime.infos().set(info, "thread_level", level)?;
             Ok(info)
         })
     }
@@ -108,7 +108,7 @@ impl Mpi {
     pub fn session_get_num_psets(&self, session: Session, info: Info) -> Result<i32> {
         self.with(|s| {
             s.objects.sessions.get(session)?;
-            s.objects.infos.pairs(info)?;
+            s.objects.anytime.infos().pairs(info)?;
             Ok(PSETS.len() as i32)
         })
     }
@@ -146,8 +146,8 @@ impl Mpi {
     pub fn session_get_pset_info(&self, session: Session, name: &str) -> Result<Info> {
         let places = self.pset(session, name)?;
         self.with(|s| {
-            let info = s.objects.infos.create()?;
-            s.objects.infos.set(info, "mpi_size", &places.len().to_string())?;
+            let info = s.objects.anytime.infos().create()?;
+            s.objects.anytime.infos().set(info, "mpi_size", &places.len().to_string())?;
             Ok(info)
         })
     }
@@ -168,7 +168,7 @@ impl Mpi {
     pub fn session_get_errhandler(&self, session: Session) -> Result<Errhandler> {
         self.with(|s| {
             let handle = s.objects.sessions.get(session)?.errhandler;
-            s.objects.errhandlers.hold(handle)?;
+            s.objects.anytime.errhandlers().hold(handle)?;
             Ok(handle)
         })
     }
@@ -180,8 +180,8 @@ impl Mpi {
     pub fn session_set_errhandler(&self, session: Session, errhandler: Errhandler) -> Result<()> {
         self.with(|s| {
             let place = &mut s.objects.sessions.get_mut(session)?.errhandler;
-            s.objects.errhandlers.hold(errhandler)?;
-            s.objects.errhandlers.release(std::mem::replace(place, errhandler));
+            s.objects.anytime.errhandlers().hold(errhandler)?;
+            s.objects.anytime.errhandlers().release(std::mem::replace(place, errhandler));
             Ok(())
         })
     }
@@ -192,7 +192,7 @@ impl Mpi {
     pub fn session_handler(&self, session: Session) -> Handler {
         let found = self.with(|s| {
             let entry = s.objects.sessions.find(session);
-            Ok(entry.and_then(|entry| s.objects.errhandlers.get(entry.errhandler).ok()))
+            Ok(entry.and_then(|entry| s.objects.anytime.errhandlers().get(entry.errhandler).ok()))
         });
         found.ok().flatten().unwrap_or_else(|| self.comm_handler(Comm::SELF))
     }
@@ -210,7 +210,7 @@ impl Mpi {
         errhandler: Errhandler,
     ) -> Result<Comm> {
         let (core, places, me) = self.with(|s| {
-            s.objects.errhandlers.get(errhandler)?;
+            s.objects.anytime.errhandlers().get(errhandler)?;
             let places = Arc::clone(s.objects.groups.members(group)?);
             let own = s.dev.rank();
             let me = places.iter().position(|place| *place == own);

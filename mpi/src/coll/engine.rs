@@ -1,9 +1,9 @@
 //! Runs schedules: one step after the other, over anything that carries messages.
 //!
 //! Every message has the length that its receiver expects. Another length tells that processes have
-//! given different arguments, or that the sender has failed. A process that has failed goes on, and
-//! sends empty messages in place of its data. All that depend on it fail, too, and nobody waits for
-//! a message that does not come.
+//! given different arguments, or that the sender has failed. The same holds for what a process
+//! sends to itself. A process that has failed goes on, and sends empty messages in place of its
+//! data. All that depend on it fail, too, and nobody waits for a message that does not come.
 
 use std::sync::Arc;
 
@@ -124,6 +124,9 @@ impl<R: Copy> Active<R> {
                     self.started(begun, Some(bytes));
                 }
                 Step::Copy { .. } | Step::Reduce { .. } if self.failed.is_some() => {}
+                Step::Copy { from, into } if from.bytes() != into.bytes() => {
+                    self.failed.get_or_insert(other_block(from.bytes(), into.bytes()));
+                }
                 Step::Copy { from, into } => self.memory.copy(from, into),
                 Step::Reduce { from, into } => match &self.reducer {
                     Reducer::Kernel(kernel) => self.memory.reduce(*kernel, from, into),
@@ -181,6 +184,14 @@ fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
     let text = format!(
         "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
          operation has failed there"
+    );
+    MpiError::new(Class::TRUNCATE, text)
+}
+
+#[cold]
+fn other_block(has: usize, wanted: usize) -> Box<MpiError> {
+    let text = format!(
+        "this process sends itself {has} bytes where it receives {wanted}: its counts or datatypes of both sides differ"
     );
     MpiError::new(Class::TRUNCATE, text)
 }

@@ -215,9 +215,9 @@ impl Builder {
         }
     }
 
-    /// Copies data.
+    /// Copies data. Both have the same length if the arguments of the call are sound.
     pub fn copy(&mut self, from: Data, into: Data) {
-        if from.bytes() > 0 && from != into {
+        if from.bytes().max(into.bytes()) > 0 && from != into {
             self.schedule.steps.push(Step::Copy { from, into });
         }
     }

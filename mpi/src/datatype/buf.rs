@@ -103,6 +103,12 @@ unsafe impl Send for Bound {}
 unsafe impl Sync for Bound {}
 
 impl Bound {
+    /// Returns the type of the elements.
+    #[inline]
+    pub fn desc(&self) -> &Arc<TypeDesc> {
+        &self.desc
+    }
+
     /// Returns the data.
     #[inline]
     pub fn segment(&self) -> Segment {
@@ -153,17 +159,27 @@ impl Types {
     /// As [`Types::checked`].
     #[inline]
     pub fn segment(&self, buf: &Buf) -> Result<Segment> {
+        self.typed_segment(buf).map(|(data, _)| data)
+    }
+
+    /// Returns the data of a buffer, and its type.
+    ///
+    /// # Errors
+    /// As [`Types::checked`].
+    #[inline]
+    pub fn typed_segment(&self, buf: &Buf) -> Result<(Segment, &Arc<TypeDesc>)> {
         let desc = self.checked(buf)?;
         // Not negative, by the check.
         let count = buf.count as usize;
         // SAFETY: the memory is lent by `Buf::new`, and so many elements exist, by the check.
-        Ok(unsafe {
+        let data = unsafe {
             if desc.is_plain() {
                 Segment::contig(buf.at, count * desc.size())
             } else {
                 Segment::typed(buf.at, &desc.layout, count)
             }
-        })
+        };
+        Ok((data, desc))
     }
 
     /// Packs a buffer behind the first `position` of `size` bytes at `out`, and returns the

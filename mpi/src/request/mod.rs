@@ -12,7 +12,8 @@ use std::sync::Arc;
 use ch3_shim::{RawReq, Vci};
 
 use crate::comm::CommCore;
-use crate::error::{Class, MpiError, Result};
+use crate::datatype::TypeDesc;
+use crate::error::{Arrived, Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Request, Table};
 use crate::objects::Objects;
@@ -24,11 +25,11 @@ pub(crate) enum Kind {
     /// A send of the device.
     Send(RawReq, Arc<CommCore>),
     /// A receive of the device.
-    Recv(RawReq, Arc<CommCore>),
+    Recv(RawReq, Arc<CommCore>, Ends),
     /// A send and a receive, whose status counts.
-    Both(RawReq, RawReq, Arc<CommCore>),
+    Both(RawReq, RawReq, Arc<CommCore>, Ends),
     /// A send whose data the device keeps, and a receive, whose status counts.
-    Replace(Box<ch3_shim::Request>, RawReq, Arc<CommCore>),
+    Replace(Box<ch3_shim::Request>, RawReq, Arc<CommCore>, Ends),
     /// A task; `None` while a function of the program is called for it.
     Task(Option<Box<dyn Task>>),
     /// An operation that is over, with its result.
@@ -143,6 +144,44 @@ impl Requests {
     }
 }
 
+/// The places where a message may end in the buffer of a receive.
+///
+/// These are all if elements are one run of bytes, and otherwise those between two basic elements
+/// of this datatype.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends(Option<Arc<TypeDesc>>);
+
+impl Ends {
+    /// Those of a buffer of a datatype.
+    #[inline]
+    pub(crate) fn of(desc: &Arc<TypeDesc>) -> Ends {
+        Ends((!desc.is_plain()).then(|| Arc::clone(desc)))
+    }
+
+    /// Checks a message that has come.
+    ///
+    /// # Errors
+    /// [`Class::TYPE`] if it ends within a basic element: its sender has other types.
+    #[inline]
+    pub(crate) fn check(&self, status: Status, core: &CommCore) -> Result<Status> {
+        let Some(desc) = &self.0 else { return Ok(status) };
+        let bytes = status.count_bytes.unsigned_abs();
+        let whole = desc.count_of(bytes).is_some() || desc.elements_of(bytes).is_some();
+        if whole { Ok(status) } else { Err(core.raised(other_types(status))) }
+    }
+}
+
+#[cold]
+fn other_types(status: Status) -> Box<MpiError> {
+    let Status { source, tag, count_bytes: bytes, .. } = status;
+    let text = format!(
+        "the message of {bytes} bytes from rank {source} with tag {tag} ends within an element of the receive's \
+         datatype; send and receive the same types"
+    );
+    let arrived = Some(Arrived { source, tag, bytes });
+    Box::new(MpiError { arrived, ..*MpiError::new(Class::TYPE, text) })
+}
+
 impl Entry {
     fn task_place(&mut self) -> Option<&mut Option<Box<dyn Task>>> {
         match &mut self.kind {
@@ -170,9 +209,9 @@ impl Kind {
     #[inline]
     pub(crate) fn is_settled(&self, vci: &Vci) -> bool {
         match self {
-            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.is_settled(*raw),
-            Kind::Both(send, recv, _) => vci.is_settled(*send) && vci.is_settled(*recv),
-            Kind::Replace(send, recv, _) => vci.is_settled(send.raw()) && vci.is_settled(*recv),
+            Kind::Send(raw, _) | Kind::Recv(raw, ..) => vci.is_settled(*raw),
+            Kind::Both(send, recv, ..) => vci.is_settled(*send) && vci.is_settled(*recv),
+            Kind::Replace(send, recv, ..) => vci.is_settled(send.raw()) && vci.is_settled(*recv),
             Kind::Task(_) => false,
             Kind::Over(_) => true,
             Kind::Persistent(p) => p.current.as_ref().is_none_or(|current| current.is_settled(vci)),
@@ -183,9 +222,9 @@ impl Kind {
     /// Returns true if the operation is over, so that its request can be used up.
     pub(crate) fn is_over(&self, vci: &Vci) -> bool {
         match self {
-            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.is_finished(*raw),
-            Kind::Both(send, recv, _) => vci.is_finished(*send) && vci.is_finished(*recv),
-            Kind::Replace(send, recv, _) => vci.is_finished(send.raw()) && vci.is_finished(*recv),
+            Kind::Send(raw, _) | Kind::Recv(raw, ..) => vci.is_finished(*raw),
+            Kind::Both(send, recv, ..) => vci.is_finished(*send) && vci.is_finished(*recv),
+            Kind::Replace(send, recv, ..) => vci.is_finished(send.raw()) && vci.is_finished(*recv),
             Kind::Persistent(p) => p.current.as_ref().is_none_or(|current| current.is_over(vci)),
             other => other.is_settled(vci),
         }
@@ -194,9 +233,10 @@ impl Kind {
     /// Returns true if it is a message of this communicator.
     fn is_on(&self, core: &Arc<CommCore>) -> bool {
         match self {
-            Kind::Send(_, own) | Kind::Recv(_, own) | Kind::Both(_, _, own) | Kind::Replace(_, _, own) => {
-                Arc::ptr_eq(own, core)
-            }
+            Kind::Send(_, own)
+            | Kind::Recv(_, own, _)
+            | Kind::Both(_, _, own, _)
+            | Kind::Replace(_, _, own, _) => Arc::ptr_eq(own, core),
             Kind::Persistent(p) => p.current.as_ref().is_some_and(|current| current.is_on(core)),
             Kind::Task(_) | Kind::Over(_) | Kind::Generalized(_) => false,
         }
@@ -206,9 +246,10 @@ impl Kind {
     /// its own.
     pub(crate) fn core(&self) -> Option<&CommCore> {
         match self {
-            Kind::Send(_, own) | Kind::Recv(_, own) | Kind::Both(_, _, own) | Kind::Replace(_, _, own) => {
-                Some(own)
-            }
+            Kind::Send(_, own)
+            | Kind::Recv(_, own, _)
+            | Kind::Both(_, _, own, _)
+            | Kind::Replace(_, _, own, _) => Some(own),
             Kind::Task(task) => task.as_ref()?.core(),
             Kind::Persistent(p) => p.core(),
             Kind::Over(_) | Kind::Generalized(_) => None,
@@ -224,15 +265,15 @@ impl Kind {
     pub(crate) fn result(self, vci: &mut Vci) -> Result<Status> {
         match self {
             Kind::Send(raw, core) => take(vci, raw, &core).map(|s| Status::of_send(s.cancelled)),
-            Kind::Recv(raw, core) => take(vci, raw, &core),
-            Kind::Both(send, recv, core) => {
+            Kind::Recv(raw, core, ends) => take(vci, raw, &core).and_then(|s| ends.check(s, &core)),
+            Kind::Both(send, recv, core, ends) => {
                 let sent = take(vci, send, &core);
-                let received = take(vci, recv, &core);
+                let received = take(vci, recv, &core).and_then(|s| ends.check(s, &core));
                 sent.and(received)
             }
-            Kind::Replace(send, recv, core) => {
+            Kind::Replace(send, recv, core, ends) => {
                 let sent = vci.wait(*send).map_err(|failed| failure(failed.error, &core));
-                let received = take(vci, recv, &core);
+                let received = take(vci, recv, &core).and_then(|s| ends.check(s, &core));
                 sent.and(received)
             }
             Kind::Over(result) => result,
@@ -252,12 +293,12 @@ impl Kind {
     /// Asks for the operation to be cancelled. It still has to be waited for.
     pub(crate) fn cancel(&self, vci: &mut Vci) -> Result<()> {
         match self {
-            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.cancel_raw(*raw),
-            Kind::Both(send, recv, _) => {
+            Kind::Send(raw, _) | Kind::Recv(raw, ..) => vci.cancel_raw(*raw),
+            Kind::Both(send, recv, ..) => {
                 vci.cancel_raw(*send);
                 vci.cancel_raw(*recv);
             }
-            Kind::Replace(send, recv, _) => {
+            Kind::Replace(send, recv, ..) => {
                 vci.cancel(send);
                 vci.cancel_raw(*recv);
             }
@@ -281,8 +322,8 @@ impl Kind {
     /// Ends the messages whose memory is wanted back at once.
     pub(crate) fn end_now(self, vci: &mut Vci) {
         match self {
-            Kind::Send(raw, _) | Kind::Recv(raw, _) | Kind::Replace(_, raw, _) => vci.end_raw(raw),
-            Kind::Both(send, recv, _) => {
+            Kind::Send(raw, _) | Kind::Recv(raw, ..) | Kind::Replace(_, raw, ..) => vci.end_raw(raw),
+            Kind::Both(send, recv, ..) => {
                 vci.end_raw(send);
                 vci.end_raw(recv);
             }
@@ -293,13 +334,13 @@ impl Kind {
     /// Lets the operation end by itself. Returns false if it is a task, which needs its request.
     pub(crate) fn let_go(&mut self, vci: &mut Vci) -> bool {
         match self {
-            Kind::Send(raw, _) | Kind::Recv(raw, _) => vci.free_raw(*raw),
-            Kind::Both(send, recv, _) => {
+            Kind::Send(raw, _) | Kind::Recv(raw, ..) => vci.free_raw(*raw),
+            Kind::Both(send, recv, ..) => {
                 vci.free_raw(*send);
                 vci.free_raw(*recv);
             }
             // The device frees the send when its handle is dropped.
-            Kind::Replace(_, recv, _) => vci.free_raw(*recv),
+            Kind::Replace(_, recv, ..) => vci.free_raw(*recv),
             Kind::Persistent(p) => return p.current.as_mut().is_none_or(|current| current.let_go(vci)),
             Kind::Task(_) => return false,
             Kind::Over(_) | Kind::Generalized(_) => {}

@@ -2,7 +2,7 @@
 
 use ch3_shim::Vci;
 
-use super::{Kind, Requests};
+use super::{Ends, Kind, Requests};
 use crate::buffers;
 use crate::comm::CommCore;
 use crate::datatype::Bound;
@@ -98,7 +98,8 @@ impl Requests {
             }
             Operation::Recv(buf, target) => {
                 let room = buf.segment();
-                Kind::Recv(begin_recv(vci, room, target)?, target.core.clone())
+                let raw = begin_recv(vci, room, target)?;
+                Kind::Recv(raw, target.core.clone(), Ends::of(buf.desc()))
             }
             Operation::Task(task) => {
                 let Some(idle) = task else { return Err(is_active(request)) };

@@ -135,7 +135,7 @@ impl Requests {
         }
     }
 
-    fn is_over(&self, vci: &Vci, request: Request) -> bool {
+    pub(crate) fn is_over(&self, vci: &Vci, request: Request) -> bool {
         is_nothing(request) || self.table.find(request).is_none_or(|entry| entry.kind.is_over(vci))
     }
 
@@ -166,9 +166,9 @@ impl Kind {
             error.map(|e| failure(e, core))
         };
         match self {
-            Kind::Send(raw, core) | Kind::Recv(raw, core) => why(*raw, core),
-            Kind::Replace(send, recv, core) => why(*recv, core).or_else(|| why(send.raw(), core)),
-            Kind::Both(send, recv, core) => why(*recv, core).or_else(|| why(*send, core)),
+            Kind::Send(raw, core) | Kind::Recv(raw, core, _) => why(*raw, core),
+            Kind::Replace(send, recv, core, _) => why(*recv, core).or_else(|| why(send.raw(), core)),
+            Kind::Both(send, recv, core, _) => why(*recv, core).or_else(|| why(*send, core)),
             _ => None,
         }
     }

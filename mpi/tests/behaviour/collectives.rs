@@ -149,7 +149,7 @@ fn operations_with_requests_do_not_match_blocking_ones() {
         // Programs exist that mix the order of both.
         let mut request = if me == 1 {
             let mut request = start(&mut mine, &mut total);
-            assert!(!mpi.test(&mut request).expect("test").0, "the others have not begun");
+            assert!(mpi.test(&mut request).expect("test").is_none(), "the others have not begun");
             mpi.barrier(WORLD).expect("barrier");
             request
         } else {

@@ -199,20 +199,20 @@ fn processes_of_a_node_are_found() {
 fn names_and_hints() {
     run(1, |mpi, _| {
         assert_eq!(mpi.comm_get_name(WORLD), Ok("MPI_COMM_WORLD".to_owned()));
-        let info = mpi.info_create().expect("info");
+        let info = mpi.anytime().info_create().expect("info");
         let hint = "mpi_assert_exact_length";
-        mpi.info_set(info, hint, "true").expect("set");
-        mpi.info_set(info, "unheard_of", "yes").expect("set");
+        mpi.anytime().info_set(info, hint, "true").expect("set");
+        mpi.anytime().info_set(info, "unheard_of", "yes").expect("set");
         let comm = mpi.comm_dup_with_info(WORLD, info).expect("dup");
         assert_eq!(mpi.comm_get_name(comm), Ok(String::new()));
         let long = "é".repeat(100);
         mpi.comm_set_name(comm, &long).expect("name");
         assert_eq!(mpi.comm_get_name(comm).expect("name").len(), 126);
         let hints = mpi.comm_get_info(comm).expect("info");
-        assert_eq!(mpi.info_get(hints, hint), Ok(Some("true".to_owned())));
-        assert_eq!(mpi.info_get(hints, "unheard_of"), Ok(None));
+        assert_eq!(mpi.anytime().info_get(hints, hint), Ok(Some("true".to_owned())));
+        assert_eq!(mpi.anytime().info_get(hints, "unheard_of"), Ok(None));
         for info in [info, hints] {
-            mpi.info_free(&mut { info }).expect("free");
+            mpi.anytime().info_free(&mut { info }).expect("free");
         }
         mpi.comm_free(&mut { comm }).expect("free");
     });

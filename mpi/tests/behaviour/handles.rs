@@ -21,16 +21,16 @@ fn stale_handles_are_found_out() {
         }
         mpi.comm_free(&mut { again }).expect("free");
 
-        let mut info = mpi.info_create().expect("an info");
+        let mut info = mpi.anytime().info_create().expect("an info");
         let stale = info;
-        mpi.info_free(&mut info).expect("free");
-        assert_eq!(mpi.info_get_nkeys(stale).expect_err("freed").class, Class::INFO);
+        mpi.anytime().info_free(&mut info).expect("free");
+        assert_eq!(mpi.anytime().info_get_nkeys(stale).expect_err("freed").class, Class::INFO);
         let mut group = mpi.comm_group(WORLD).expect("a group");
         let stale = group;
         mpi.group_free(&mut group).expect("free");
         assert_eq!(mpi.group_size(stale).expect_err("freed").class, Class::GROUP);
         assert_eq!(mpi.group_size(Group::NULL).expect_err("null").class, Class::GROUP);
-        assert_eq!(mpi.info_dup(Info::NULL).expect_err("null").class, Class::INFO);
+        assert_eq!(mpi.anytime().info_dup(Info::NULL).expect_err("null").class, Class::INFO);
         assert_eq!(
             mpi.comm_set_errhandler(WORLD, Errhandler::NULL).expect_err("null").class,
             Class::ERRHANDLER

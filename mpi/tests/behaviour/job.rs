@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use netmod_mpi::consts::THREAD_SERIALIZED;
 use netmod_mpi::handle::{Comm, Datatype};
-use netmod_mpi::{Buf, Codes, Mpi, Result, Status};
+use netmod_mpi::{Anytime, Buf, Codes, Mpi, Result, Status};
 use netmod_tests::board::run_devices;
 use netmod_tests::factory::Loopback;
 use netmod_tests::loopback::Options;
@@ -20,7 +20,8 @@ pub fn run_at(level: i32, ranks: u32, body: impl Fn(&Mpi, i32) + Send + Sync + '
         ranks,
         |_| {},
         move |dev| {
-            let mpi = Mpi::on(dev, level, Arc::new(Codes::new())).expect("init");
+            let anytime = Arc::new(Anytime::new(Arc::new(Codes::new())));
+            let mpi = Mpi::on(dev, level, anytime).expect("init");
             let me = mpi.comm_rank(WORLD).expect("a rank");
             body(&mpi, me);
             mpi.finalize().expect("finalize");

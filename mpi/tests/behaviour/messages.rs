@@ -1,10 +1,11 @@
 //! Messages, statuses, probes.
 
 use netmod_mpi::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED};
-use netmod_mpi::handle::{Message, Request};
-use netmod_mpi::{Class, Status};
+use netmod_mpi::datatype::Form;
+use netmod_mpi::handle::{Datatype, Message, Request};
+use netmod_mpi::{Buf, Class, Result, Status};
 
-use crate::job::{WORLD, ints, meet, recv, run, send};
+use crate::job::{INT, WORLD, ints, meet, recv, run, send};
 
 #[test]
 fn a_message_has_a_status() {
@@ -65,8 +66,8 @@ fn nobody_sends_and_receives_at_once() {
         assert_eq!((data, status), (vec![], Status { source: PROC_NULL, ..Status::EMPTY }));
         let mut request = mpi.irecv(ints(&mut [0]), PROC_NULL, 3, WORLD).expect("irecv");
         assert!(!request.is_null());
-        let (done, status) = mpi.test(&mut request).expect("test");
-        assert_eq!((done, status.source, status.tag, status.count_bytes), (true, PROC_NULL, ANY_TAG, 0));
+        let status = mpi.test(&mut request).expect("test").expect("it is over").expect("success");
+        assert_eq!((status.source, status.tag, status.count_bytes), (PROC_NULL, ANY_TAG, 0));
         assert!(request.is_null());
         let status = mpi.probe(PROC_NULL, 0, WORLD).expect("probe");
         assert_eq!(status.source, PROC_NULL);
@@ -89,6 +90,38 @@ fn a_message_that_does_not_fit_is_told() {
             assert!(error.text.contains("40 bytes from rank 1 with tag 1"), "{}", error.text);
             assert_eq!(recv(mpi, 2, 1, 2, WORLD).expect("recv").0, [8]);
         }
+    });
+}
+
+const BYTE: Datatype = Datatype(0x4c00_010d);
+
+#[test]
+fn a_message_that_ends_within_an_element_is_told() {
+    run(1, |mpi, _| {
+        let mut gaps = mpi.type_vector(2, 1, 2, INT, Form::Int).expect("vector");
+        mpi.type_commit(&mut gaps).expect("commit");
+        let mut data = [-1; 4];
+        let (mut few, base): (_, *mut u8) = ([7u8; 8], data.as_mut_ptr().cast());
+        // SAFETY: both outlive the messages, which are over when each call returns.
+        let bytes = |few: &mut [u8], n| unsafe { Buf::new(few.as_mut_ptr(), n, BYTE) };
+        // SAFETY: as above.
+        let room = unsafe { Buf::new(base, 1, gaps) };
+        for (count, class) in [(3, Class::TYPE), (4, Class::SUCCESS), (5, Class::TYPE), (8, Class::SUCCESS)] {
+            let told = |result: Result<Status>| result.map_or_else(|e| e.class, |_| Class::SUCCESS);
+            let send = |few: &mut [u8]| mpi.send(bytes(few, count), 0, 1, WORLD).expect("send");
+            send(&mut few);
+            assert_eq!(told(mpi.recv(room, 0, 1, WORLD)), class, "{count} bytes");
+            send(&mut few);
+            let mut request = mpi.irecv(room, 0, 1, WORLD).expect("irecv");
+            assert_eq!(told(mpi.wait(&mut request)), class, "{count} bytes");
+            send(&mut few);
+            let (mut message, _) = mpi.mprobe(0, 1, WORLD).expect("mprobe");
+            assert_eq!(told(mpi.mrecv(room, &mut message)), class, "{count} bytes");
+            let exchanged = mpi.sendrecv(bytes(&mut few, count), 0, 1, room, 0, 1, WORLD);
+            assert_eq!(told(exchanged), class, "{count} bytes");
+        }
+        assert_eq!(data, [0x0707_0707, -1, 0x0707_0707, -1]);
+        mpi.type_free(&mut gaps).expect("free");
     });
 }
 

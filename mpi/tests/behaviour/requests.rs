@@ -90,14 +90,36 @@ fn a_status_is_looked_at_without_using_the_request_up() {
     run(1, |mpi, _| {
         let mut room = [0];
         let mut request = mpi.irecv(ints(&mut room), 0, 1, WORLD).expect("irecv");
-        assert!(!mpi.request_get_status(request).expect("status").0);
+        assert!(mpi.request_get_status(request).expect("status").is_none());
         send(mpi, &[4], 0, 1, WORLD).expect("send");
         for _ in 0..2 {
-            let (done, status) = mpi.request_get_status(request).expect("status");
-            assert_eq!((done, status.tag, status.count_bytes), (true, 1, 4));
+            let seen = mpi.request_get_status(request).expect("status").expect("it is over");
+            assert_eq!(seen.map(|status| (status.tag, status.count_bytes)), Ok((1, 4)));
         }
         assert_eq!(mpi.wait(&mut request).expect("wait").count_bytes, 4);
-        assert_eq!(mpi.request_get_status(Request::NULL).expect("null"), (true, Status::EMPTY));
+        assert_eq!(mpi.request_get_status(Request::NULL).expect("null"), Some(Ok(Status::EMPTY)));
+    });
+}
+
+#[test]
+fn a_test_finds_that_an_operation_has_failed() {
+    run(1, |mpi, _| {
+        let mut room = [0];
+        let mut receive = mpi.recv_init(ints(&mut room), 0, 1, WORLD).expect("recv_init");
+        for _ in 0..2 {
+            mpi.start(&mut receive).expect("start");
+            assert_eq!(mpi.test(&mut receive), Ok(None), "nothing was sent");
+            send(mpi, &[1, 2], 0, 1, WORLD).expect("send");
+            let seen = mpi.request_get_status(receive).expect("a request").expect("it is over");
+            assert_eq!(seen.expect_err("it does not fit").class, Class::TRUNCATE);
+            let failed = mpi.test(&mut receive).expect("a request").expect("it is over");
+            let failed = failed.expect_err("it does not fit");
+            assert_eq!((failed.class, Status::of_failure(&failed).tag), (Class::TRUNCATE, 1));
+            assert_eq!(mpi.test(&mut receive), Ok(Some(Ok(Status::EMPTY))), "it is inactive");
+        }
+        mpi.request_free(&mut receive).expect("free");
+        let stale = mpi.test(&mut { Request(0xac00_0fff) }).expect_err("no request");
+        assert_eq!(stale.class, Class::REQUEST);
     });
 }
 
@@ -199,11 +221,12 @@ fn generalized_requests_call_functions_that_call_mpi() {
             cancelled: AtomicU32::new(0),
         });
         let mut request = mpi.grequest_start(own.clone()).expect("start");
-        assert!(!mpi.test(&mut request).expect("test").0);
+        assert!(mpi.test(&mut request).expect("test").is_none());
         mpi.cancel(&mut request).expect("cancel");
         mpi.grequest_complete(request).expect("complete");
         assert_eq!(mpi.cancel(&mut request).expect_err("too late").user_code, 5);
-        assert_eq!(mpi.request_get_status(request).expect("status").1.tag, 77);
+        let seen = mpi.request_get_status(request).expect("status").expect("it is over");
+        assert_eq!(seen.expect("success").tag, 77);
         let mut all = [Request::NULL, request];
         mpi.waitall(&mut all, |i, status, _| assert_eq!(status.tag, [-1, 77][i])).expect("waitall");
         let counts = [&own.queried, &own.freed, &own.cancelled].map(|n| n.load(Ordering::Relaxed));

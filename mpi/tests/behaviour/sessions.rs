@@ -15,15 +15,18 @@ fn a_session_names_sets_of_processes() {
         assert_eq!(names, ["mpi://WORLD", "mpi://SELF"]);
         for (name, size, rank) in [("mpi://WORLD", 3, me), ("mpi://self", 1, 0)] {
             let mut info = mpi.session_get_pset_info(session, name).expect("an info");
-            assert_eq!(mpi.info_get(info, "mpi_size"), Ok(Some(size.to_string())));
-            mpi.info_free(&mut info).expect("free");
+            assert_eq!(mpi.anytime().info_get(info, "mpi_size"), Ok(Some(size.to_string())));
+            mpi.anytime().info_free(&mut info).expect("free");
             let mut group = mpi.group_from_session_pset(session, name).expect("a group");
             assert_eq!((mpi.group_size(group), mpi.group_rank(group)), (Ok(size), Ok(rank)));
             mpi.group_free(&mut group).expect("free");
         }
         let mut info = mpi.session_get_info(session).expect("an info");
-        assert_eq!(mpi.info_get(info, "thread_level"), Ok(Some("MPI_THREAD_SERIALIZED".to_owned())));
-        mpi.info_free(&mut info).expect("free");
+        assert_eq!(
+            mpi.anytime().info_get(info, "thread_level"),
+            Ok(Some("MPI_THREAD_SERIALIZED".to_owned()))
+        );
+        mpi.anytime().info_free(&mut info).expect("free");
         for n in [-1, 2] {
             let error = mpi.session_get_nth_pset(session, Info::NULL, n).expect_err("no set");
             assert_eq!(error.class, Class::ARG);

@@ -173,9 +173,13 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
     ))
 }
 
-/// The macro of a function: infos may be used at any time.
+/// Functions of error handlers that MPI allows at any time (MPI 4.1, section 11.4.1).
+const ANYTIME: [&str; 2] = ["MPI_Errhandler_free", "MPI_Session_create_errhandler"];
+
+/// The macro of a function: some may be used at any time.
 fn way(function: &Function) -> &'static str {
-    if function.group == "info" { "anytime" } else { "entry" }
+    let anytime = function.group == "info" || ANYTIME.contains(&function.name.as_str());
+    if anytime { "anytime" } else { "entry" }
 }
 
 /// The checks that results have a place, which come before everything else.

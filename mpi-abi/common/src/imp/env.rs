@@ -7,9 +7,8 @@ use netmod_mpi::handle::Comm;
 use netmod_mpi::{Class, Mpi, MpiError, Result, env, on_stderr};
 
 use crate::Abi;
-use crate::calls::{self, CODES, code};
+use crate::calls::{self, ANYTIME, code};
 use crate::convert::{put, put_text};
-use crate::infos;
 use crate::others;
 
 /// Rank of this process, for the words of a fault.
@@ -36,13 +35,10 @@ pub(super) fn start_library(name: &str, required: c_int) {
         return;
     }
     panics_end_the_process();
-    let started = Mpi::init_from_env(required, CODES.clone()).and_then(|mpi| {
+    let started = Mpi::init_from_env(required, ANYTIME.clone()).and_then(|mpi| {
         let rank = mpi.comm_rank(Comm::WORLD)?;
         RANK.store(rank, Ordering::Relaxed);
         others::tell(rank);
-        if let Some(infos) = infos::take() {
-            mpi.adopt_infos(infos)?;
-        }
         calls::begin(mpi)
     });
     if let Err(error) = started {

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use netmod_mpi::handle::{Comm, Errhandler, Session};
-use netmod_mpi::{Class, Mpi, MpiError, Result, UserErrhandler};
+use netmod_mpi::{Anytime, Class, Mpi, MpiError, Result, UserErrhandler};
 
 use crate::Abi;
 use crate::calls::{self, CODES, Object, code};
@@ -48,7 +48,18 @@ macro_rules! creates {
     };
 }
 
-creates! { comm_create_errhandler errhandler_create session_create_errhandler win_create_errhandler }
+creates! { comm_create_errhandler errhandler_create win_create_errhandler }
+
+/// Makes an error handler of sessions, which may be wanted before the first one.
+pub unsafe fn session_create_errhandler<A: Abi>(
+    anytime: &Anytime,
+    function: Function,
+    result: *mut c_int,
+) -> Result<()> {
+    let made = anytime.session_create_errhandler(handler::<A>(function)?)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(result, made) }
+}
 
 /// The name of MPI-1 for `comm_set_errhandler`.
 pub fn errhandler_set(mpi: &Mpi, comm: c_int, errhandler: c_int) -> Result<()> {
@@ -72,7 +83,7 @@ pub fn comm_call_errhandler(mpi: &Mpi, comm: c_int, code: c_int) -> Result<()> {
 pub fn session_call_errhandler(mpi: &Mpi, session: c_int, code: c_int) -> Result<()> {
     // An object that does not exist is an error of this call.
     let mut handler = mpi.session_get_errhandler(Session(session as u32))?;
-    mpi.errhandler_free(&mut handler)?;
+    mpi.anytime().errhandler_free(&mut handler)?;
     let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
     calls::dispatch(mpi, "MPI_Session_call_errhandler", Object::Session(session), &error, code);
     Ok(())

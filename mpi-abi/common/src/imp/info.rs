@@ -2,11 +2,10 @@
 
 use core::ffi::{c_char, c_int};
 
-use netmod_mpi::error::{Class, MpiError, Result};
 use netmod_mpi::handle::Info;
+use netmod_mpi::{Anytime, Class, MpiError, Result};
 
 use crate::convert::{get, put, put_text, text};
-use crate::infos::AllInfos;
 
 /// Bytes of `MPI_MAX_INFO_KEY`.
 const KEY: usize = 255;
@@ -17,7 +16,7 @@ fn info(handle: c_int) -> Info {
 
 /// Reads a value; `length` is without its end.
 pub unsafe fn info_get(
-    mpi: &AllInfos,
+    anytime: &Anytime,
     handle: c_int,
     key: *const c_char,
     length: c_int,
@@ -25,7 +24,7 @@ pub unsafe fn info_get(
     flag: *mut c_int,
 ) -> Result<()> {
     // SAFETY: the caller's string.
-    let found = mpi.info_get(info(handle), unsafe { text(key)? })?;
+    let found = anytime.info_get(info(handle), unsafe { text(key)? })?;
     let room = usize::try_from(length).map_err(|_| {
         MpiError::new(Class::ARG, format!("the length of a value is {length}, and less than 0"))
     })?;
@@ -41,7 +40,7 @@ pub unsafe fn info_get(
 
 /// Reads a value; `length` is with its end, and tells how much it would need.
 pub unsafe fn info_get_string(
-    mpi: &AllInfos,
+    anytime: &Anytime,
     handle: c_int,
     key: *const c_char,
     length: *mut c_int,
@@ -50,7 +49,7 @@ pub unsafe fn info_get_string(
 ) -> Result<()> {
     // SAFETY: the caller's memory and string.
     unsafe {
-        let found = mpi.info_get(info(handle), text(key)?)?;
+        let found = anytime.info_get(info(handle), text(key)?)?;
         let room = usize::try_from(get(length)?).unwrap_or(0);
         put(flag, found.is_some())?;
         let Some(found) = found else { return Ok(()) };
@@ -62,7 +61,7 @@ pub unsafe fn info_get_string(
 }
 
 pub unsafe fn info_get_valuelen(
-    mpi: &AllInfos,
+    anytime: &Anytime,
     handle: c_int,
     key: *const c_char,
     length: *mut c_int,
@@ -70,26 +69,26 @@ pub unsafe fn info_get_valuelen(
 ) -> Result<()> {
     // SAFETY: the caller's memory and string.
     unsafe {
-        let found = mpi.info_get(info(handle), text(key)?)?;
+        let found = anytime.info_get(info(handle), text(key)?)?;
         put(flag, found.is_some())?;
         found.map_or(Ok(()), |found| put(length, found.len() as i64))
     }
 }
 
-pub unsafe fn info_get_nthkey(mpi: &AllInfos, handle: c_int, n: c_int, key: *mut c_char) -> Result<()> {
-    let found = mpi.info_get_nthkey(info(handle), n)?;
+pub unsafe fn info_get_nthkey(anytime: &Anytime, handle: c_int, n: c_int, key: *mut c_char) -> Result<()> {
+    let found = anytime.info_get_nthkey(info(handle), n)?;
     // SAFETY: the standard wants room for a key and its end.
     unsafe { put_text(key, KEY + 1, &found) }.map(|_| ())
 }
 
 /// Makes an info object of the command line that the program was started with.
 pub unsafe fn info_create_env(
-    mpi: &AllInfos,
+    anytime: &Anytime,
     _argc: c_int,
     _argv: *mut *mut c_char,
     result: *mut c_int,
 ) -> Result<()> {
-    let made = mpi.info_create_env()?;
+    let made = anytime.info_create_env()?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
 }

@@ -10,7 +10,7 @@ use netmod_mpi::{Class, GreqFunctions, Mpi, MpiError, Result, Status};
 use super::group::length;
 use crate::Abi;
 use crate::calls::CODES;
-use crate::convert::{Function, MpiStatus, put, requests, slice};
+use crate::convert::{Function, MpiStatus, get, put, requests, slice};
 
 /// Functions that read or write one field of a status.
 macro_rules! fields {
@@ -84,6 +84,49 @@ unsafe fn told<T>(
     result
 }
 
+/// Writes the status of an operation that is over, also that of one that has failed.
+///
+/// # Safety
+/// `place` is `MPI_STATUS_IGNORE` or the caller's memory.
+///
+/// # Errors
+/// The operation's failure.
+unsafe fn over(place: *mut MpiStatus, said: Result<Status>) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match said {
+            Ok(status) => put(place, status),
+            Err(error) => put(place, Status::of_failure(&error)).and(Err(error)),
+        }
+    }
+}
+
+pub unsafe fn test(mpi: &Mpi, request: *mut c_int, flag: *mut c_int, status: *mut MpiStatus) -> Result<()> {
+    // SAFETY: the caller's memory.
+    unsafe {
+        let mut handle = Request(get(request)? as u32);
+        let ended = mpi.test(&mut handle);
+        put(request, handle)?;
+        let ended = ended?;
+        put(flag, ended.is_some())?;
+        ended.map_or(Ok(()), |said| over(status, said))
+    }
+}
+
+pub unsafe fn request_get_status(
+    mpi: &Mpi,
+    request: c_int,
+    flag: *mut c_int,
+    status: *mut MpiStatus,
+) -> Result<()> {
+    let seen = mpi.request_get_status(Request(request as u32))?;
+    // SAFETY: the caller's memory.
+    unsafe {
+        put(flag, seen.is_some())?;
+        seen.map_or(Ok(()), |said| over(status, said))
+    }
+}
+
 pub unsafe fn waitall(mpi: &Mpi, n: c_int, all: *mut c_int, statuses: *mut MpiStatus) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
@@ -120,7 +163,7 @@ pub unsafe fn waitany(
     unsafe {
         let (found, said) = mpi.waitany(requests(all, n)?)?;
         put(at, found)?;
-        put(status, said?)
+        over(status, said)
     }
 }
 
@@ -138,7 +181,7 @@ pub unsafe fn testany(
         put(flag, ended.is_some())?;
         let Some((found, said)) = ended else { return put(at, UNDEFINED) };
         put(at, found)?;
-        put(status, said?)
+        over(status, said)
     }
 }
 

@@ -11,7 +11,7 @@ entry! { MPI_Grequest_start PMPI_Grequest_start [] (query_fn: Function, free_fn:
 entry! { MPI_Request_free PMPI_Request_free [] (request: *mut c_int)
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.request_free(&mut request_); put(request, request_)?; done_ } }
 entry! { MPI_Request_get_status PMPI_Request_get_status [] (request: c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| { given(flag)?; let done_ = mpi.request_get_status(Request(request as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; imp::request::request_get_status(mpi, request, flag, status) } }
 entry! { MPI_Request_get_status_all PMPI_Request_get_status_all [] (count: c_int, array_of_requests: *const c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)
     on Object::None; |mpi| { given(flag)?; imp::request::request_get_status_all(mpi, count, array_of_requests, flag, array_of_statuses) } }
 entry! { MPI_Request_get_status_any PMPI_Request_get_status_any [] (count: c_int, array_of_requests: *const c_int, indx: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
@@ -37,7 +37,7 @@ free! { MPI_Status_set_source PMPI_Status_set_source [] (status: *mut MpiStatus,
 free! { MPI_Status_set_tag PMPI_Status_set_tag [] (status: *mut MpiStatus, tag: c_int) -> code
     { imp::request::status_set_tag(status, tag) } }
 entry! { MPI_Test PMPI_Test [] (request: *mut c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::None; |mpi| { given(flag)?; let mut request_ = Request(get(request)? as u32); let done_ = mpi.test(&mut request_); put(request, request_)?; let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; imp::request::test(mpi, request, flag, status) } }
 entry! { MPI_Test_cancelled PMPI_Test_cancelled [] (status: *const MpiStatus, flag: *mut c_int)
     on Object::None; |mpi| { given(flag)?; imp::request::test_cancelled(mpi, status, flag) } }
 entry! { MPI_Testall PMPI_Testall [] (count: c_int, array_of_requests: *mut c_int, flag: *mut c_int, array_of_statuses: *mut MpiStatus)

@@ -14,7 +14,7 @@ missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_
     on Object::Session(session); (session, buffer_, size) }
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler [] (session: c_int, errorcode: c_int)
     on Object::Session(session); |mpi| imp::session::session_call_errhandler(mpi, session, errorcode) }
-entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [] (session_errhandler_fn: Function, errhandler: *mut c_int)
+anytime! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [] (session_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; |mpi| { given(errhandler)?; imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) } }
 missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: c_int, buffer_addr: *mut c_void, size: *mut c_int)
     on Object::Session(session); (session, buffer_addr, size) }

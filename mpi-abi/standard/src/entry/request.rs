@@ -11,7 +11,7 @@ entry! { MPI_Grequest_start PMPI_Grequest_start [let mut request_io = OutHandle:
 entry! { MPI_Request_free PMPI_Request_free [let mut request_io = OutHandle::of(request, Kind::REQUEST); let request = request_io.at();] (request: *mut Handle)
     on Object::None; |mpi| { let mut request_ = Request(get(request)? as u32); let done_ = mpi.request_free(&mut request_); put(request, request_)?; done_ } }
 entry! { MPI_Request_get_status PMPI_Request_get_status [let request = request.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (request: Handle, flag: *mut c_int, status: *mut Status)
-    on Object::None; |mpi| { given(flag)?; let done_ = mpi.request_get_status(Request(request as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; imp::request::request_get_status(mpi, request, flag, status) } }
 entry! { MPI_Request_get_status_all PMPI_Request_get_status_all [let mut array_of_requests_io = Handles::read(array_of_requests, count); let array_of_requests = array_of_requests_io.at(); let mut array_of_statuses_io = OutStatuses::new(array_of_statuses, count); let array_of_statuses = array_of_statuses_io.at();] (count: c_int, array_of_requests: *const Handle, flag: *mut c_int, array_of_statuses: *mut Status)
     on Object::None; |mpi| { given(flag)?; imp::request::request_get_status_all(mpi, count, array_of_requests, flag, array_of_statuses) } }
 entry! { MPI_Request_get_status_any PMPI_Request_get_status_any [let mut array_of_requests_io = Handles::read(array_of_requests, count); let array_of_requests = array_of_requests_io.at(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (count: c_int, array_of_requests: *const Handle, indx: *mut c_int, flag: *mut c_int, status: *mut Status)
@@ -37,7 +37,7 @@ free! { MPI_Status_set_source PMPI_Status_set_source [let mut status_io = OutSta
 free! { MPI_Status_set_tag PMPI_Status_set_tag [let mut status_io = OutStatus::of(status); let status = status_io.at(); let tag = numbers::tag_in(tag);] (status: *mut Status, tag: c_int) -> code
     { imp::request::status_set_tag(status, tag) } }
 entry! { MPI_Test PMPI_Test [let mut request_io = OutHandle::of(request, Kind::REQUEST); let request = request_io.at(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (request: *mut Handle, flag: *mut c_int, status: *mut Status)
-    on Object::None; |mpi| { given(flag)?; let mut request_ = Request(get(request)? as u32); let done_ = mpi.test(&mut request_); put(request, request_)?; let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::None; |mpi| { given(flag)?; imp::request::test(mpi, request, flag, status) } }
 entry! { MPI_Test_cancelled PMPI_Test_cancelled [let mut status_io = InStatus::of(status); let status = status_io.at();] (status: *const Status, flag: *mut c_int)
     on Object::None; |mpi| { given(flag)?; imp::request::test_cancelled(mpi, status, flag) } }
 entry! { MPI_Testall PMPI_Testall [let mut array_of_requests_io = Handles::of(array_of_requests, count, Kind::REQUEST); let array_of_requests = array_of_requests_io.at(); let mut array_of_statuses_io = OutStatuses::new(array_of_statuses, count); let array_of_statuses = array_of_statuses_io.at();] (count: c_int, array_of_requests: *mut Handle, flag: *mut c_int, array_of_statuses: *mut Status)

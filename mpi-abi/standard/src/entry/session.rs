@@ -14,7 +14,7 @@ missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: Ha
     on Object::Session(session.number()); (session, buffer_, size) }
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler [let session = session.number(); let errorcode = code_in(errorcode);] (session: Handle, errorcode: c_int)
     on Object::Session(session.number()); |mpi| imp::session::session_call_errhandler(mpi, session, errorcode) }
-entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (session_errhandler_fn: Function, errhandler: *mut Handle)
+anytime! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (session_errhandler_fn: Function, errhandler: *mut Handle)
     on Object::None; |mpi| { given(errhandler)?; imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) } }
 missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: Handle, buffer_addr: *mut c_void, size: *mut c_int)
     on Object::Session(session.number()); (session, buffer_addr, size) }

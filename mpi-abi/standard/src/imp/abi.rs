@@ -18,9 +18,9 @@ pub(crate) unsafe fn abi_get_version(major: *mut c_int, minor: *mut c_int) -> c_
 
 /// Makes an info object of keys and values.
 fn info_of<K: AsRef<str>>(mpi: &Mpi, pairs: &[(K, String)]) -> Result<Info> {
-    let info = mpi.info_create()?;
+    let info = mpi.anytime().info_create()?;
     for (key, value) in pairs {
-        mpi.info_set(info, key.as_ref(), value)?;
+        mpi.anytime().info_set(info, key.as_ref(), value)?;
     }
     Ok(info)
 }
@@ -47,9 +47,9 @@ fn again(what: &str) -> Box<MpiError> {
 pub(crate) fn abi_set_fortran_info(mpi: &Mpi, info: c_int) -> Result<()> {
     let info = Info(info as u32);
     let mut pairs = Vec::new();
-    for n in 0..mpi.info_get_nkeys(info)? {
-        let key = mpi.info_get_nthkey(info, n)?;
-        let value = mpi.info_get(info, &key)?.unwrap_or_default();
+    for n in 0..mpi.anytime().info_get_nkeys(info)? {
+        let key = mpi.anytime().info_get_nthkey(info, n)?;
+        let value = mpi.anytime().info_get(info, &key)?.unwrap_or_default();
         pairs.push((key, value));
     }
     let mut told = FORTRAN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,6 +17,16 @@ fn failures(
     counts: &[i64],
     call: impl Fn(usize, Buf, Buf) -> Call,
 ) -> Vec<Option<Box<MpiError>>> {
+    let counts: Vec<_> = counts.iter().map(|count| (*count, *count)).collect();
+    failures_of(what, &counts, call)
+}
+
+/// Works like [`failures`], with a count to send and one to receive for each process.
+fn failures_of(
+    what: &str,
+    counts: &[(i64, i64)],
+    call: impl Fn(usize, Buf, Buf) -> Call,
+) -> Vec<Option<Box<MpiError>>> {
     let n = counts.len();
     let (types, ops) = (Types::new(), Ops::new());
     let mut memory = vec![vec![0i32; 64]; 2 * n];
@@ -25,7 +35,8 @@ fn failures(
         unsafe { Buf::new(memory[i].as_mut_ptr().cast(), count, INT) }
     };
     let mut plan = |me: usize| {
-        let call = call(me, buf(2 * me, counts[me]), buf(2 * me + 1, counts[me]));
+        let (sent, received) = counts[me];
+        let call = call(me, buf(2 * me, sent), buf(2 * me + 1, received));
         call.plan(&types, &ops, (me, n), Peers::Group).unwrap_or_else(|e| panic!("{what}: {e:?}"))
     };
     let runs: Vec<Active<usize>> = (0..n).map(&mut plan).collect();
@@ -42,6 +53,22 @@ fn a_broadcast_of_another_length_fails_everywhere_else() {
             for (me, failed) in failed.iter().enumerate() {
                 assert_eq!(failed.is_some(), me != root, "{me} of {n}, root {root}: {failed:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_process_that_sends_itself_another_length_fails_and_those_that_depend_on_it() {
+    for n in 2..=9 {
+        for (odd, sent) in (0..n).flat_map(|odd| [(odd, 2), (odd, 4)]) {
+            let mut counts = vec![(3, 3); n];
+            counts[odd].0 = sent;
+            let failed = failures_of("allgather", &counts, |_, send, recv| Call::Allgather { send, recv });
+            for (me, failed) in failed.iter().enumerate() {
+                assert!(failed.is_some(), "{me} of {n}: process {odd} sends {sent} elements");
+            }
+            let failed = failures_of("alltoall", &counts, |_, send, recv| Call::Alltoall { send, recv });
+            assert!(failed[odd].is_some(), "{odd} of {n} sends {sent} elements");
         }
     }
 }
