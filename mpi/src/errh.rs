@@ -89,6 +89,16 @@ impl Errhandlers {
         Ok(())
     }
 
+    /// Gives an object another handler in place of the one that it has.
+    ///
+    /// # Errors
+    /// If the new one does not exist.
+    pub(crate) fn replace(&mut self, place: &mut Errhandler, errhandler: Errhandler) -> Result<()> {
+        self.hold(errhandler)?;
+        self.release(std::mem::replace(place, errhandler));
+        Ok(())
+    }
+
     /// Ends a use. The handler goes with its last one.
     pub fn release(&mut self, errhandler: Errhandler) {
         let Some(counted) = self.table.find_mut(errhandler) else { return };

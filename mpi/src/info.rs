@@ -34,6 +34,14 @@ impl Infos {
         self.table.insert(Vec::new())
     }
 
+    /// Creates an info of pairs, whose keys and values are sound.
+    ///
+    /// # Errors
+    /// If no more can exist.
+    pub(crate) fn create_of(&mut self, pairs: Vec<(String, String)>) -> Result<Info> {
+        self.table.insert(pairs)
+    }
+
     /// Creates an info with what is known of the way in which this process was started.
     ///
     /// # Errors

@@ -151,9 +151,7 @@ impl Mpi {
     pub fn comm_get_info(&self, comm: Comm) -> Result<Info> {
         self.with(|s| {
             let hints = s.objects.comms.get(comm)?.hints.clone();
-            let info = s.objects.anytime.infos().create()?;
-            hints.iter().try_for_each(|(key, value)| s.objects.anytime.infos().set(info, key, value))?;
-            Ok(info)
+            s.objects.anytime.infos().create_of(hints)
         })
     }
 

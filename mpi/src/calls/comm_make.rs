@@ -303,9 +303,8 @@ impl Mpi {
     /// If there are too many infos.
     pub fn get_hw_resource_info(&self) -> Result<Info> {
         self.with(|s| {
-            let info = s.objects.anytime.infos().create()?;
-            s.objects.anytime.infos().set(info, SHARED_MEMORY, "true")?;
-            Ok(info)
+            let known = vec![(SHARED_MEMORY.to_owned(), "true".to_owned())];
+            s.objects.anytime.infos().create_of(known)
         })
     }
 

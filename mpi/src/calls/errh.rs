@@ -31,9 +31,7 @@ impl Mpi {
     pub fn comm_set_errhandler(&self, comm: Comm, errhandler: Errhandler) -> Result<()> {
         self.with(|s| {
             let place = &mut s.objects.comms.get_mut(comm)?.errhandler;
-            s.objects.anytime.errhandlers().hold(errhandler)?;
-            s.objects.anytime.errhandlers().release(std::mem::replace(place, errhandler));
-            Ok(())
+            s.objects.anytime.errhandlers().replace(place, errhandler)
         })
     }
 

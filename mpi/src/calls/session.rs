@@ -94,9 +94,9 @@ impl Mpi {
         let level = level_name(self.thread_level());
         self.with(|s| {
             let hints = s.objects.sessions.get(session)?.hints.clone();
-            let info = s.objects.anytime.infos().create()?;
-            hints.iter().try_for_each(|(key, value)| s.objects.anytime.infos().set(info, key, value))?;
-            s.objects.anytime.infos().set(info, "thread_level", level)?;
+            let mut infos = s.objects.anytime.infos();
+            let info = infos.create_of(hints)?;
+            infos.set(info, "thread_level", level)?;
             Ok(info)
         })
     }
@@ -145,11 +145,8 @@ impl Mpi {
     /// A bad handle or name.
     pub fn session_get_pset_info(&self, session: Session, name: &str) -> Result<Info> {
         let places = self.pset(session, name)?;
-        self.with(|s| {
-            let info = s.objects.anytime.infos().create()?;
-            s.objects.anytime.infos().set(info, "mpi_size", &places.len().to_string())?;
-            Ok(info)
-        })
+        let known = vec![("mpi_size".to_owned(), places.len().to_string())];
+        self.with(|s| s.objects.anytime.infos().create_of(known))
     }
 
     /// Returns the group of a set, to be freed (`MPI_Group_from_session_pset`).
@@ -180,9 +177,7 @@ impl Mpi {
     pub fn session_set_errhandler(&self, session: Session, errhandler: Errhandler) -> Result<()> {
         self.with(|s| {
             let place = &mut s.objects.sessions.get_mut(session)?.errhandler;
-            s.objects.anytime.errhandlers().hold(errhandler)?;
-            s.objects.anytime.errhandlers().release(std::mem::replace(place, errhandler));
-            Ok(())
+            s.objects.anytime.errhandlers().replace(place, errhandler)
         })
     }
 
