@@ -90,36 +90,56 @@ classes! {
     RMA_ATTACH = 56, "the memory cannot be attached";
     RMA_SHARED = 57, "the memory cannot be shared";
     RMA_FLAVOR = 58, "the window has the wrong flavor";
+    T_MEMORY = 59, "no memory is left for the tool interface";
     T_NOT_INITIALIZED = 60, "the tool interface is not initialized";
+    T_CANNOT_INIT = 61, "the tool interface cannot be initialized now";
     T_INVALID_INDEX = 62, "the index is not one of a variable, category, event or source";
+    T_INVALID_ITEM = 63, "the index is not one of an item";
     T_INVALID_HANDLE = 64, "invalid handle of the tool interface";
+    T_OUT_OF_HANDLES = 65, "no handle of the tool interface is left";
+    T_OUT_OF_SESSIONS = 66, "no session of the tool interface is left";
     T_INVALID_SESSION = 67, "invalid session of the tool interface";
+    T_CVAR_SET_NOT_NOW = 68, "the control variable cannot be set now";
+    T_CVAR_SET_NEVER = 69, "the control variable can never be set";
+    T_PVAR_NO_STARTSTOP = 70, "the performance variable cannot be started or stopped";
+    T_PVAR_NO_WRITE = 71, "the performance variable cannot be written or reset";
+    T_PVAR_NO_ATOMIC = 72, "the performance variable cannot be read and written at once";
     T_INVALID_NAME = 73, "the name is not one of a variable, category or event";
     T_INVALID = 74, "invalid argument of a function of the tool interface";
     SESSION = 75, "invalid session";
     PROC_ABORTED = 76, "a process has aborted";
     VALUE_TOO_LARGE = 77, "the value does not fit";
+    T_NOT_SUPPORTED = 78, "the tool interface does not support what was asked for";
+    T_NOT_ACCESSIBLE = 79, "the tool interface cannot be used now";
     ERRHANDLER = 80, "invalid error handler";
     ABI = 81, "the ABIs do not fit";
     PROC_FAILED = 101, "a process has failed";
     PROC_FAILED_PENDING = 102, "a process has failed that the request may wait for";
     REVOKED = 103, "the communicator was revoked";
+    EAGAIN = 104, "a resource is missing for now; call again";
+    NOREQ = 105, "no request is left";
+    STREAM = 106, "invalid stream";
+    TIMEOUT = 107, "the time is over";
 }
 
 impl fmt::Debug for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known() {
-            Some((name, _)) => f.write_str(&title(name)),
+            Some((name, _)) => f.write_str(&self.title(name)),
             None => write!(f, "Class({})", self.0),
         }
     }
 }
 
-/// Returns the name of a class in MPI. Those of the tool interface have a prefix of their own.
-fn title(name: &str) -> String {
-    match name.strip_prefix("T_") {
-        Some(of_tools) => format!("MPI_T_ERR_{of_tools}"),
-        None => format!("MPI_ERR_{name}"),
+impl Class {
+    /// Returns the full name of a class. Those of the tool interface, and those beyond MPI, have
+    /// prefixes of their own.
+    fn title(self, name: &str) -> String {
+        match name.strip_prefix("T_") {
+            Some(of_tools) => format!("MPI_T_ERR_{of_tools}"),
+            None if self.0 >= Class::PROC_FAILED.0 => format!("MPIX_ERR_{name}"),
+            None => format!("MPI_ERR_{name}"),
+        }
     }
 }
 
@@ -292,14 +312,14 @@ impl Codes {
         (Class(code & CLASS), code.cast_unsigned() >> TEXT_SHIFT)
     }
 
-    /// Returns the latest code of a class of whose text only the remainder of its number is known,
-    /// or the class alone if its text is not kept any more.
-    pub fn latest(&self, class: Class, remainder: u32, divisor: u32) -> i32 {
+    /// Returns the latest code of whose text only the remainder of its number is known, as one of
+    /// the class that an interface shows for it; the class alone if its text is not kept any more.
+    pub fn latest(&self, class: Class, shown: fn(Class) -> Class, remainder: u32, divisor: u32) -> i32 {
         let known = self.lock();
         let back = (known.latest + divisor - remainder % divisor) % divisor;
         let number = known.latest.saturating_sub(back);
         let kept = known.recent.get(number as usize % RECENT);
-        match kept.filter(|(n, of, _)| number > 0 && *n == number && *of == class.0) {
+        match kept.filter(|(n, of, _)| number > 0 && *n == number && shown(Class(*of)) == class) {
             Some(_) => class.0 | (number << TEXT_SHIFT).cast_signed(),
             None => class.0,
         }
@@ -313,8 +333,7 @@ impl Codes {
         if let Some(index) = added_index(code) {
             return self.lock().get(index, code).map(|a| a.class);
         }
-        let class = Class(code & CLASS);
-        if code < 0 || class.known().is_none() { Err(no_code(code)) } else { Ok(class.0) }
+        known_class(code).map(|(class, ..)| class.0)
     }
 
     /// Returns the text of a code (`MPI_Error_string`).
@@ -325,8 +344,7 @@ impl Codes {
         if let Some(index) = added_index(code) {
             return self.lock().get(index, code).map(|a| a.text.clone());
         }
-        let class = Class(code & CLASS);
-        let Some((name, meaning)) = class.known().filter(|_| code >= 0) else { return Err(no_code(code)) };
+        let (class, name, meaning) = known_class(code)?;
         if class == Class::SUCCESS {
             return Ok(meaning.to_owned());
         }
@@ -334,8 +352,8 @@ impl Codes {
         let known = self.lock();
         let recent = known.recent.get(number as usize % RECENT).filter(|r| number > 0 && r.0 == number);
         Ok(match recent {
-            Some((.., text)) => format!("{}: {text}", title(name)),
-            None => format!("{}: {meaning}", title(name)),
+            Some((.., text)) => format!("{}: {text}", class.title(name)),
+            None => format!("{}: {meaning}", class.title(name)),
         })
     }
 
@@ -402,11 +420,16 @@ impl Codes {
     /// Removes a code of the user (`MPI_Remove_error_code`).
     ///
     /// # Errors
-    /// A number that is no code of the user, or one whose text is left.
+    /// A number that is no code of the user, or is a class, or one whose text is left.
     pub fn remove_code(&self, code: i32) -> Result<()> {
         let index = added_index(code).ok_or_else(|| not_added(code))?;
         let mut known = self.lock();
-        known.get(index, code)?.check_text(code)?;
+        let added = known.get(index, code)?;
+        if added.class == code {
+            let text = format!("errorcode {code} is a class of the user; call MPI_Remove_error_class");
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        added.check_text(code)?;
         known.remove(index);
         Ok(())
     }
@@ -440,6 +463,15 @@ impl Known {
     fn get(&self, index: usize, code: i32) -> Result<&Added> {
         self.added.get(index).filter(|a| a.live).ok_or_else(|| no_code(code))
     }
+}
+
+/// Returns the class of a code of the library with its name and meaning.
+fn known_class(code: i32) -> Result<(Class, &'static str, &'static str)> {
+    let class = Class(code & CLASS);
+    // No error has no text of its own.
+    let sound = code >= 0 && (class != Class::SUCCESS || code == 0);
+    let known = class.known().filter(|_| sound).ok_or_else(|| no_code(code))?;
+    Ok((class, known.0, known.1))
 }
 
 /// Returns the index among the user's classes and codes; `None` for one of the library's.

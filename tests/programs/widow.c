@@ -1,5 +1,5 @@
 /* The last rank dies. The others send to it until they are told, with SIGPIPE as it is by default.
- * Each prints "rank N: widow ok". */
+ * Each prints what it was told, and "rank N: widow ok". */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 int main(int argc, char **argv)
 {
-    int rank, size, code = MPI_SUCCESS;
-    char *bytes = calloc(1 << 16, 1);
+    int rank, size, class, length, code = MPI_SUCCESS;
+    char text[MPI_MAX_ERROR_STRING], *bytes = calloc(1 << 16, 1);
 
     signal(SIGPIPE, SIG_DFL);
     MPI_Init(&argc, &argv);
@@ -25,7 +25,9 @@ int main(int argc, char **argv)
     }
     while (code == MPI_SUCCESS)
         code = MPI_Send(bytes, 1 << 16, MPI_CHAR, size - 1, 0, MPI_COMM_WORLD);
-    printf("rank %d: widow ok\n", rank);
+    MPI_Error_class(code, &class);
+    MPI_Error_string(code, text, &length);
+    printf("rank %d: class %d: %s\nrank %d: widow ok\n", rank, class, text, rank);
     fflush(stdout);
     /* The end of MPI would wait for the dead. */
     _exit(0);

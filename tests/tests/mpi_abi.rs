@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use netmod_tests::jobs::launch::{find_program, run, skip};
+use netmod_tests::jobs::launch::{Outcome, find_program, run, skip};
 use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -115,6 +115,43 @@ const OF_STANDARD: &[(&str, i64)] = &[
     ("MPI_T_PVAR_ALL_HANDLES", 1),
 ];
 
+/// Compiles a program that a test has written, and runs it without a launcher.
+fn run_source(abi: Abi, name: &str, source: &str) -> Outcome {
+    let folder = std::env::temp_dir().join(format!("netmod-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join(name);
+    std::fs::write(&file, source).expect("a program");
+    let mut program = Command::new(prefix().compiled_file(abi, &file));
+    let done = run(program.env("LD_LIBRARY_PATH", prefix().file("lib")));
+    assert!(done.status.success(), "{done}");
+    std::fs::remove_dir_all(&folder).expect("an end");
+    done
+}
+
+#[test]
+fn every_class_of_errors_has_its_name_in_its_text() {
+    let rows = CONSTANTS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let errors: Vec<_> = rows.filter(|columns| columns[0] == "error").collect();
+    for (abi, column) in [(Abi::Mpich, 3), (Abi::Standard, 4)] {
+        let names: Vec<&str> = errors.iter().filter(|c| c[column] != "-").map(|c| c[1]).collect();
+        assert!(names.len() > 70, "{abi:?}: {}", names.len());
+        let mut source = "#include <mpi.h>\n#include <stdio.h>\n\n\
+                          static void tell(const char *name, int error)\n{\n\
+                          \x20   int class = -1, length;\n    char text[MPI_MAX_ERROR_STRING] = \"none\";\n\
+                          \x20   MPI_Error_class(error, &class);\n    MPI_Error_string(error, text, &length);\n\
+                          \x20   printf(\"%s\\t%d\\t%s\\n\", name, class == error, text);\n}\n\n\
+                          int main(void)\n{\n"
+            .to_owned();
+        names.iter().for_each(|name| source += &format!("    tell(\"{name}\", {name});\n"));
+        let done = run_source(abi, "classes.c", &(source + "    return 0;\n}\n"));
+        for name in names {
+            let text = if name == "MPI_SUCCESS" { "no error".to_owned() } else { format!("{name}: ") };
+            let start = format!("{name}\t1\t{text}");
+            assert!(done.output.lines().any(|line| line.starts_with(&start)), "{abi:?}: {name}: {done}");
+        }
+    }
+}
+
 #[test]
 fn constants_and_sizes_of_both_headers_are_those_of_the_tables() {
     for abi in Abi::ALL {
@@ -135,13 +172,7 @@ fn constants_and_sizes_of_both_headers_are_those_of_the_tables() {
             source += &format!("    printf(\"%s\\t%lld\\n\", \"{name}\", (long long)(intptr_t)({name}));\n");
         }
         source += "    return 0;\n}\n";
-        let folder = std::env::temp_dir().join(format!("netmod-constants-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("constants.c");
-        std::fs::write(&file, source).expect("a program");
-        let done = run(&mut Command::new(prefix().compiled_file(abi, &file)));
-        assert!(done.status.success(), "{done}");
-        std::fs::remove_dir_all(&folder).expect("an end");
+        let done = run_source(abi, "constants.c", &source);
         let told: BTreeMap<&str, u64> = done
             .output
             .lines()

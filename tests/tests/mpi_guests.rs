@@ -163,13 +163,22 @@ fn signals_and_output_are_the_programs() {
 }
 
 #[test]
-fn the_death_of_a_peer_raises_no_signal() {
-    let program = prefix().compiled("widow.c");
-    for netmod in ["shm,tcp", "tcp"] {
+fn the_death_of_a_peer_raises_no_signal_and_is_told_by_an_error_of_its_class() {
+    let of_mpich = (Abi::Mpich, "class 101: MPIX_ERR_PROC_FAILED: ");
+    let of_standard = (Abi::Standard, "class 58: MPI_ERR_PROC_ABORTED: ");
+    for ((abi, told), netmod) in
+        [(of_mpich, "shm,tcp"), (of_mpich, "tcp"), (of_standard, "shm,tcp"), (of_standard, "tcp")]
+    {
+        let program = prefix().compiled_for(abi, "widow.c");
         let mut job = Command::new(prefix().file("bin/mpiexec"));
         job.args(["-disable-auto-cleanup", "-print-all-exitcodes", "-n", "3"]).arg(&program);
         let done = run(job.env("LD_LIBRARY_PATH", prefix().file("lib")).env("NETMOD", netmod));
         assert_eq!(done.ok_ranks("widow"), 2, "{netmod}: {done}");
         assert!(done.output.contains("exit codes of the ranks: 0, 0, 0"), "{netmod}: {done}");
+        for rank in 0..2 {
+            let lines: Vec<_> = done.output.lines().filter(|l| l.contains(told)).collect();
+            let line = lines.iter().find(|l| l.contains(&format!("rank {rank}: class")));
+            assert!(line.is_some_and(|l| l.contains("rank 2")), "{abi:?}, {netmod}: {done}");
+        }
     }
 }

@@ -95,6 +95,11 @@ fn objects_and_operations_of_every_kind() {
 }
 
 #[test]
+fn errors_that_the_program_adds_and_removes() {
+    ok("errors_that_the_program_adds_and_removes", "errors.c", "errors", 2);
+}
+
+#[test]
 fn errors_of_requests_go_to_the_handler_of_their_communicator() {
     ok("errors_of_requests_go_to_the_handler_of_their_communicator", "handlers.c", "handlers", 2);
 }

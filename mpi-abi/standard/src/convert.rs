@@ -234,3 +234,6 @@ unsafe extern "C-unwind" fn copy_value(
     }
     0
 }
+
+#[cfg(test)]
+mod tests;

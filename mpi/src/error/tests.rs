@@ -41,19 +41,41 @@ fn the_numbers_of_texts_begin_anew_without_meeting_a_bare_class() {
 }
 
 #[test]
-fn classes_of_the_tool_interface_have_their_names() {
+fn classes_of_the_tool_interface_and_beyond_mpi_have_their_names() {
     let said = Codes::new().string(Class::T_INVALID_INDEX.0).expect("a class");
     assert!(said.starts_with("MPI_T_ERR_INVALID_INDEX: "), "{said}");
     assert_eq!(format!("{:?}", Class::T_NOT_INITIALIZED), "MPI_T_ERR_NOT_INITIALIZED");
+    assert_eq!(format!("{:?}", Class::PROC_FAILED), "MPIX_ERR_PROC_FAILED");
+    assert_eq!(format!("{:?}", Class::ABI), "MPI_ERR_ABI");
 }
 
 #[test]
 fn no_code_is_an_error() {
     let codes = Codes::new();
-    for code in [-1, i32::MIN, 54, 127, LASTCODE + 1, i32::MAX] {
+    for code in [-1, i32::MIN, 54, 127, 256, LASTCODE, LASTCODE + 1, i32::MAX] {
         assert_eq!(codes.class(code).expect_err("no code").class, Class::ARG, "{code}");
         assert_eq!(codes.string(code).expect_err("no code").class, Class::ARG, "{code}");
     }
+}
+
+#[test]
+fn the_latest_code_is_found_by_the_remainder_of_its_number() {
+    let codes = Codes::new();
+    let same: fn(Class) -> Class = |class| class;
+    let failed_as_aborted: fn(Class) -> Class =
+        |class| if class == Class::PROC_FAILED { Class::PROC_ABORTED } else { class };
+    assert_eq!(codes.latest(Class::TAG, same, 3, 240), Class::TAG.0, "there was none");
+    let made: Vec<i32> = (0..500).map(|i| codes.code(&error(Class::TAG, &format!("tag {i}")))).collect();
+    for code in &made[260..] {
+        let (class, text) = Codes::parts(*code);
+        assert_eq!(codes.latest(class, same, text % 240, 240), *code);
+    }
+    let failed = codes.code(&error(Class::PROC_FAILED, "rank 3 is gone"));
+    let (_, text) = Codes::parts(failed);
+    assert_eq!(codes.latest(Class::PROC_ABORTED, same, text % 240, 240), Class::PROC_ABORTED.0);
+    let found = codes.latest(Class::PROC_ABORTED, failed_as_aborted, text % 240, 240);
+    assert_eq!(codes.class(found), Ok(Class::PROC_ABORTED.0));
+    assert_eq!(codes.string(found), Ok("MPI_ERR_PROC_ABORTED: rank 3 is gone".to_owned()));
 }
 
 #[test]
@@ -82,6 +104,7 @@ fn users_remove_what_they_added() {
     let code = codes.add_code(class).expect("a class");
     assert!(codes.remove_class(class).expect_err("it has a code").text.contains("1 codes"));
     assert!(codes.remove_class(code).is_err());
+    assert!(codes.remove_code(class).expect_err("a class").text.contains("MPI_Remove_error_class"));
     codes.add_string(code, "text").expect("a code");
     assert!(codes.remove_code(code).expect_err("it has a text").text.contains("MPI_Remove_error_string"));
     codes.remove_string(code).expect("a code");
