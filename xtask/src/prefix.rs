@@ -120,9 +120,11 @@ fn lay_library(library: &Library, from: &Path, prefix: &Path) -> std::io::Result
     for name in library.links {
         link(library.soname, &lib.join(name))?;
     }
-    for header in std::fs::read_dir(root().join("mpi-abi").join(source).join("include"))? {
-        let header = header?;
-        put(&include.join(header.file_name()), &std::fs::read(header.path())?, 0o644)?;
+    for part in [source, "common"] {
+        for header in std::fs::read_dir(root().join("mpi-abi").join(part).join("include"))? {
+            let header = header?;
+            put(&include.join(header.file_name()), &std::fs::read(header.path())?, 0o644)?;
+        }
     }
     let (name, other) = library.package;
     let file = format!("{name}.pc");

@@ -171,6 +171,7 @@ int MPIR_Dup_fn(MPI_Comm, int, void *, void *, void *, int *);
 #include "netmod_mpi_types.h"
 #include "netmod_mpi_windows.h"
 #include "netmod_mpi_io.h"
+#include "netmod_mpi_extensions.h"
 #endif
 
 /* Handles of Fortran are the same numbers. Older libraries of the ABI have no functions for them. */

@@ -37,9 +37,11 @@ pub(crate) fn abi() -> Result<(), String> {
 fn differing(tables: &Tables) -> Result<Vec<Generated>, String> {
     let mut all = Vec::new();
     for interface in Interface::ALL {
-        let folder = root().join("mpi-abi").join(interface.folder());
+        let all_folders = root().join("mpi-abi");
+        let folder = all_folders.join(interface.folder());
         let headers = header::files(tables, interface).into_iter();
-        all.extend(headers.map(|(name, text)| (folder.join("include").join(name), text)));
+        let place = |name: &str| all_folders.join(header::folder(name, interface)).join("include").join(name);
+        all.extend(headers.map(|(name, text)| (place(&name), text)));
         let entries = facade::files(tables, interface)?.into_iter();
         all.extend(entries.map(|(name, text)| (folder.join("src/entry").join(name), text)));
         if interface == Interface::Standard {

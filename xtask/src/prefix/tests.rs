@@ -82,6 +82,8 @@ fn everything_is_where_programs_look_for_it() {
     for name in [
         "include/mpi.h",
         "include/standard/mpi.h",
+        "include/netmod_mpi_io.h",
+        "include/standard/netmod_mpi_io.h",
         "lib/pkgconfig/mpich.pc",
         "lib/pkgconfig/mpi.pc",
         "lib/pkgconfig/mpi_abi.pc",
