@@ -11,7 +11,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
        cargo xtask install --prefix DIR [--from DIR]
-       cargo xtask suite NAME [--list] [--filter TEXT] [--limit S] [--json] [--from DIR]
+       cargo xtask suite NAME [--list] [--filter TEXT] [--subset] [--env NAME=VALUE]... [--limit S] [--json] [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -26,7 +26,8 @@ jobs
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
-  suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py
+  suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py, mpi4py-standard;
+             kills: 50 jobs of IMB-MPI1 and of mpi4py's tests, of each of which a rank is killed
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
@@ -41,7 +42,9 @@ options
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
   --list         names the tests of a suite and runs none
-  --filter TEXT  only tests of a suite whose names have this text
+  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT
+  --subset       only the tests of a suite that xtask/subset names, as test runs them
+  --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
@@ -84,6 +87,8 @@ impl Args {
                 }
                 "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
                 "--filter" => args.suite.filter = Some(words.next().ok_or("--filter wants a text")?),
+                "--env" => args.suite.environment.push(variable(words.next())?),
+                "--subset" => args.suite.subset = true,
                 "--limit" => args.suite.limit = Some(number(&word, words.next())? as u64),
                 "--keep" => args.vm.keep = true,
                 "--run" => {
@@ -118,6 +123,11 @@ fn number(option: &str, word: Option<String>) -> Result<usize, String> {
     number.ok_or_else(|| format!("{option} wants a number from 1 on"))
 }
 
+fn variable(word: Option<String>) -> Result<(String, String), String> {
+    let pair = word.as_deref().and_then(|w| w.split_once('=')).filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.into(), value.into())).ok_or_else(|| "--env wants NAME=VALUE".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +151,9 @@ mod tests {
         let args = parse("suite mpich --filter coll --limit 9 --list --from b").expect("a sound line");
         assert_eq!((args.name.as_deref(), args.suite.filter.as_deref()), (Some("mpich"), Some("coll")));
         assert_eq!((args.suite.limit, args.suite.list, args.suite.from), (Some(9), true, Some("b".into())));
+        let args = parse("suite mpi4py --subset --env A=b --env C=d=e").expect("a sound line");
+        let variables = [("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d=e".to_owned())];
+        assert_eq!((args.suite.subset, args.suite.environment.as_slice()), (true, &variables[..]));
         let args = parse("check --sample 2 --seed 5").expect("a sound line");
         assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));
     }
@@ -156,6 +169,8 @@ mod tests {
             "check --sample",
             "test --what",
             "suite a b",
+            "suite a --env B",
+            "suite a --env =b",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

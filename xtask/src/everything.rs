@@ -12,7 +12,7 @@ use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
 use crate::tests::run as tests;
 use crate::vm::{self, Machine};
-use crate::{disk, jobs, libfabric, mpi4py};
+use crate::{disk, jobs, libfabric, mpi4py, suite};
 
 /// Seconds for each fuzz target. The time that the seed comes from differs with each run.
 const FUZZ_SECONDS: &str = "2";
@@ -53,6 +53,11 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     let first = stages.run("tests of crates", || tests::together(&together, &log.variables, &log.folder));
     let second = stages.run("tests of jobs", || tests::one_by_one(&alone, &log.variables, &log.folder));
     first.and(second)?;
+    if tools.suites.is_some() {
+        let nmrun = built.path("netmod-pmi", "bin nmrun")?;
+        let folder = nmrun.parent().ok_or("cargo has built nmrun in no folder")?;
+        stages.run("test suites of others", || suite::subsets(folder))?;
+    }
     let fuzz = built.path("netmod-fuzz", "bin netmod-fuzz")?;
     // Each of these keeps one processor busy.
     let mut first: Vec<(_, Job<'_>)> = vec![(
@@ -84,6 +89,8 @@ fn in_machine(machine: &Machine, built: &Built) -> Result<(), String> {
 struct Tools {
     second_libfabric: Option<PathBuf>,
     mpi4py: Option<PathBuf>,
+    /// The folder of mpi4py's tests, if the suites of others are there.
+    suites: Option<PathBuf>,
     machine: Option<Machine>,
     aarch64: Option<Aarch64>,
 }
@@ -94,6 +101,7 @@ impl Tools {
         skipped.extend(install(options, NEEDS.iter().chain(VM).chain(NEEDS_AARCH64))?);
         let second_libfabric = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
         let mpi4py = mpi4py::folder(options).map_err(|why| skipped.push(why)).ok();
+        let suites = suite::fetch(options).map_err(|why| skipped.push(why)).ok();
         let (mut machine, mut aarch64) = (None, None);
         // Missing parts are among the skipped already.
         if all_there(VM) {
@@ -105,7 +113,7 @@ impl Tools {
         if options.no_skip && !skipped.is_empty() {
             return Err(format!("cannot test {}", skipped.join("; ")));
         }
-        Ok(Tools { second_libfabric, mpi4py, machine, aarch64 })
+        Ok(Tools { second_libfabric, mpi4py, suites, machine, aarch64 })
     }
 }
 
@@ -129,6 +137,7 @@ impl Log {
         }
         variables.extend(tools.second_libfabric.clone().map(|library| (libfabric::VARIABLE, library)));
         variables.extend(tools.mpi4py.clone().map(|folder| (mpi4py::VARIABLE, folder)));
+        variables.extend(tools.suites.clone().map(|folder| (suite::PYTHON_TESTS, folder)));
         Ok(Log { folder, skipped, variables })
     }
 

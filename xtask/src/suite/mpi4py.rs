@@ -1,20 +1,16 @@
-//! mpi4py's own tests: those of its source package, on its extension for MPICH's ABI as PyPI has
-//! it, run by our `mpiexec` with several numbers of ranks.
+//! mpi4py's own tests: those of its source package, run by our `mpiexec` with several numbers of
+//! ranks, on an extension for one of the ABIs.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use super::judge::Ended;
 use super::lines::{Expects, Test};
 use super::report::{Outcome, Progress, Verdict};
-use super::{Asked, allowed, folder, launch};
-use crate::command::{root, run as run_command};
-use crate::install::{has, which};
-use crate::mpi4py::{self, PACKAGE};
-use crate::options::Options;
+use super::{Asked, Extension, Subset, allowed, extension, folder, launch};
+use crate::command::root;
+use crate::install::which;
 
-const SUITE: &str = "mpi4py";
 /// Numbers of ranks that each file runs with.
 const RANKS: [u32; 4] = [1, 2, 3, 5];
 /// Seconds for a file with one number of ranks.
@@ -25,12 +21,11 @@ const NAMES: usize = 6;
 /// Fetches the tests, and runs those that are wanted.
 ///
 /// # Errors
-/// If they cannot be fetched or read.
-pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
-    let folder = folder(SUITE);
+/// If they cannot be fetched or read, or the extension cannot be built.
+pub(crate) fn run(asked: &Asked, extension: Extension) -> Result<Vec<Outcome>, String> {
+    let folder = folder(extension.suite());
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let tests = fetch(&folder)?;
-    let extension = mpi4py::folder(Options::default()).map_err(|without| format!("not tested: {without}"))?;
+    let tests = extension::tests()?;
     let exceptions = exceptions()?;
     let (left_out, patterns): (Vec<_>, Vec<_>) =
         exceptions.iter().cloned().partition(|(key, _)| !key.contains('.'));
@@ -42,15 +37,31 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
     for file in files {
         wanted.extend(RANKS.map(|ranks| (file.clone(), ranks)));
     }
-    wanted.retain(|(file, ranks)| asked.wants(&format!("{file} {ranks}")));
+    let subset = Subset::read(extension.suite(), asked.subset)?;
+    let names: Vec<String> = wanted.iter().map(|(file, ranks)| format!("{file} {ranks}")).collect();
+    subset.check(names.iter().map(String::as_str))?;
+    wanted.retain(|(file, ranks)| {
+        let name = format!("{file} {ranks}");
+        asked.wants(&name) && subset.has(&name)
+    });
     if asked.list {
         wanted.iter().for_each(|(file, ranks)| println!("{file} {ranks}"));
         return Ok(Vec::new());
     }
-    let prefix = asked.install(SUITE)?;
-    let setup = Setup { python: which("python3").ok_or("there is no python3")?, tests, extension, prefix };
+    let prefix = asked.install(extension.suite())?;
+    let setup = Setup {
+        python: which("python3").ok_or("there is no python3")?,
+        tests,
+        package: extension.package(&folder, &prefix)?,
+        library: prefix.join("lib").join(extension.library()),
+        prefix,
+        environment: asked.environment.clone(),
+    };
     let mut progress = Progress::new(wanted.len());
-    let mut outcomes: Vec<Outcome> = patterns.iter().map(|(key, reason)| skipped(key, reason)).collect();
+    let mut outcomes = Vec::new();
+    if !asked.subset {
+        outcomes.extend(patterns.iter().map(|(key, reason)| skipped(key, reason)));
+    }
     for (file, ranks) in wanted {
         let name = format!("{file} {ranks}");
         progress.start(&name);
@@ -81,10 +92,14 @@ struct Setup {
     python: PathBuf,
     /// The folder of the tests.
     tests: PathBuf,
-    /// The folder of the package.
-    extension: PathBuf,
-    /// The folder of the installed MPI library.
+    /// The folder of the package with the extension.
+    package: PathBuf,
+    /// The MPI library.
+    library: PathBuf,
+    /// The folder in which it is installed.
     prefix: PathBuf,
+    /// Further variables.
+    environment: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -102,19 +117,19 @@ impl Setup {
         arguments.push(format!("^{file}\\.py$"));
         let of_file = |key: &&(String, String)| key.0.split('.').next() == Some(file);
         arguments.extend(patterns.iter().filter(of_file).flat_map(|(key, _)| ["-x".into(), key.clone()]));
-        let library = self.prefix.join("lib");
         let environment = [
-            ("PYTHONPATH", self.extension.as_path()),
-            ("MPI4PY_LIBMPI", &library.join("libmpi.so.12")),
-            ("LD_LIBRARY_PATH", &library),
+            ("PYTHONPATH", self.package.as_path()),
+            ("MPI4PY_LIBMPI", &self.library),
+            ("LD_LIBRARY_PATH", &self.prefix.join("lib")),
         ];
+        let environment = environment.map(|(n, v)| (n.to_owned(), v.display().to_string()));
         let test = Test {
-            list: SUITE.into(),
+            list: "mpi4py".into(),
             program: self.python.display().to_string(),
             ranks,
             arguments,
             launcher: Vec::new(),
-            environment: environment.map(|(n, v)| (n.to_owned(), v.display().to_string())).into(),
+            environment: environment.into_iter().chain(self.environment.iter().cloned()).collect(),
             limit: None,
             expects: Expects::NoErrors,
             memory: 0.0,
@@ -165,38 +180,6 @@ fn judge(ended: &Ended, limit: u64) -> Verdict {
 fn has_run(output: &str) -> bool {
     let mut numbers = output.split("Ran ").skip(1).filter_map(|rest| rest.split_once(" test"));
     numbers.any(|(number, _)| number.parse::<u32>().is_ok_and(|n| n > 0))
-}
-
-/// Fetches the source package by pip, unless it was, and returns the folder of its tests.
-fn fetch(folder: &Path) -> Result<PathBuf, String> {
-    let source = folder.join("source");
-    let tests = source.join("test");
-    if tests.is_dir() {
-        return Ok(tests);
-    }
-    for program in ["pip3", "tar"] {
-        if !has(program) {
-            return Err(format!("the tests of {PACKAGE} are fetched with {program}, which is not installed"));
-        }
-    }
-    let fault = |e: std::io::Error| format!("{}: {e}", folder.display());
-    let work = folder.join("fetch");
-    std::fs::create_dir_all(&work).map_err(fault)?;
-    let mut pip = Command::new("pip3");
-    pip.args(["download", "--quiet", "--no-deps", "--no-binary=:all:", "--disable-pip-version-check"]);
-    run_command(pip.arg("--dest").arg(&work).arg(PACKAGE))?;
-    let found = std::fs::read_dir(&work).map_err(fault)?.flatten().map(|f| f.path());
-    let archive = found.into_iter().find(|p| p.to_string_lossy().ends_with(".tar.gz"));
-    let archive = archive.ok_or_else(|| format!("pip3 has fetched no archive of {PACKAGE}"))?;
-    // Beside its place first: what is there is whole.
-    let new = folder.join("new");
-    std::fs::create_dir_all(&new).map_err(fault)?;
-    run_command(
-        Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&new).arg("--strip-components=1"),
-    )?;
-    std::fs::rename(&new, &source).map_err(fault)?;
-    std::fs::remove_dir_all(&work).map_err(fault)?;
-    Ok(tests)
 }
 
 /// Returns the names of the files with tests.

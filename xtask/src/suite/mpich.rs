@@ -8,7 +8,7 @@ use super::allowed::{self, Exception};
 use super::judge::judge;
 use super::lines::{self, Test};
 use super::report::{Outcome, Progress, Verdict};
-use super::{Asked, folder, launch, source};
+use super::{Asked, Subset, folder, launch, source};
 use crate::command::{output, root, run as run_command};
 
 const SUITE: &str = "mpich";
@@ -46,20 +46,44 @@ const LIMIT: u64 = 60;
 /// Share of the free memory that a test may fill.
 const MEMORY: f64 = 0.8;
 
+/// The folder of the source.
+fn source_folder() -> PathBuf {
+    folder(SUITE).join("source")
+}
+
+/// Returns true if the source is there.
+pub(super) fn is_fetched() -> bool {
+    source_folder().is_dir()
+}
+
+/// Fetches the source, unless it is there, and returns its folder.
+///
+/// # Errors
+/// If it cannot be fetched.
+pub(super) fn fetch() -> Result<PathBuf, String> {
+    let (folder, source) = (folder(SUITE), source_folder());
+    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    source::fetch(PACKAGE, &["*/test/mpi"], &source)?;
+    Ok(source)
+}
+
 /// Builds and runs the tests that are wanted.
 ///
 /// # Errors
 /// If the suite cannot be fetched, configured or read.
 pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
-    let folder = folder(SUITE);
-    let (source, build) = (folder.join("source"), folder.join("build"));
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    source::fetch(PACKAGE, &["*/test/mpi"], &source)?;
+    let build = folder(SUITE).join("build");
+    let source = fetch()?;
     let prefix = asked.install(SUITE)?;
     configure(&source, &build, &prefix)?;
     let tests = tests(&build)?;
     let exceptions = exceptions(&tests)?;
-    let tests: Vec<_> = tests.into_iter().filter(|t| asked.wants(&t.name())).collect();
+    let subset = Subset::read(SUITE, asked.subset)?;
+    let names: Vec<String> = tests.iter().map(Test::name).collect();
+    subset.check(names.iter().map(String::as_str))?;
+    let wanted = |name: &String| asked.wants(name) && subset.has(name);
+    let tests: Vec<_> = tests.into_iter().zip(names).filter(|(_, name)| wanted(name)).collect();
+    let (tests, _): (Vec<_>, Vec<_>) = tests.into_iter().unzip();
     if asked.list {
         tests.iter().for_each(|t| println!("{}", t.name()));
         return Ok(Vec::new());
@@ -175,7 +199,9 @@ fn one(
     }
     let limit = test.limit.unwrap_or(LIMIT);
     let limit = asked.limit.map_or(limit, |most| most.min(limit));
-    let ended = launch::launch(test, launcher, &folder, &output_file(build), limit)?;
+    let mut test = test.clone();
+    test.environment.extend(asked.environment.iter().cloned());
+    let ended = launch::launch(&test, launcher, &folder, &output_file(build), limit)?;
     Ok(judge(test.expects, test.limit.is_some(), limit, &ended))
 }
 

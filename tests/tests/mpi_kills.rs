@@ -1,0 +1,232 @@
+//! One rank of a running MPI program is killed at a random moment: our `mpiexec` ends the job soon,
+//! names the dead rank, and leaves no process and no file of shared memory.
+//!
+//! `NETMOD_TEST_MPI_KILLS` is the number of moments of each program (few if it is not set),
+//! `NETMOD_TEST_KILLS_SEED` the seed of the first; each says its seed, and `NETMOD_TEST_MPI_KILLS=1
+//! NETMOD_TEST_KILLS_SEED=<seed>` plays it again. `cargo xtask suite kills` runs 50 of each.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use netmod_tests::jobs::launch::{JOB_LIMIT, MARK, OVER_TCP, skip};
+use netmod_tests::jobs::mpi::{Prefix, Starter, installed, mpi4py, wheel_program};
+use netmod_tests::jobs::{pattern, sys};
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+/// Time in which the job must have ended after the death of a rank.
+const END: Duration = Duration::from_secs(5);
+/// Time between two looks at processes.
+const STEP: Duration = Duration::from_millis(2);
+/// Variable that names the folder of mpi4py's tests.
+const PYTHON_TESTS: &str = "NETMOD_TEST_PYTHON_TESTS";
+
+fn prefix() -> &'static Prefix {
+    installed(JOB)
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")),
+        Err(_) => default,
+    }
+}
+
+/// A death: the rank and the time, all from a seed.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    seed: u64,
+    ranks: u32,
+    victim: u32,
+    /// Time from the start of the victim to its death.
+    delay: Duration,
+    tcp: bool,
+}
+
+impl Moment {
+    /// Returns the moment of a seed, one in three of them while the job is about to start.
+    fn of(seed: u64, longest: Duration) -> Moment {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let ranks = 2 + (random(1) % 4) as u32;
+        let most = if random(2).is_multiple_of(3) { longest / 20 } else { longest };
+        Moment {
+            seed,
+            ranks,
+            victim: (random(3) % u64::from(ranks)) as u32,
+            delay: Duration::from_micros(random(4) % most.as_micros() as u64),
+            tcp: random(5).is_multiple_of(3),
+        }
+    }
+}
+
+/// A folder for shared memory, and one for the output, that are gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(parent: &Path, seed: u64) -> Folder {
+        let folder = parent.join(format!("test-netmod-mpi-kills-{}-{seed}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        Folder(folder)
+    }
+
+    fn files(&self) -> Vec<String> {
+        let all = std::fs::read_dir(&self.0).expect("the folder").flatten();
+        all.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns the processes that have a variable with this value.
+fn processes(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let all = std::fs::read_dir("/proc").expect("the processes").flatten();
+    let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.filter(|pid| has(*pid, &wanted)).collect()
+}
+
+/// Returns true if the environment of a process has this entry.
+fn has(pid: u32, entry: &str) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A job that runs.
+struct Running {
+    launcher: Child,
+    mark: String,
+    output: PathBuf,
+}
+
+impl Running {
+    fn start(job: &mut Command, moment: Moment, shared: &Folder, folder: &Folder) -> Running {
+        let output = folder.0.join("output.txt");
+        let file = File::create(&output).expect("a file for the output");
+        let mark = format!("{}-mpi-kills-{}", std::process::id(), moment.seed);
+        job.env(MARK, &mark).env("NETMOD_SHM_DIR", &shared.0);
+        if moment.tcp {
+            job.env(OVER_TCP.0, OVER_TCP.1);
+        }
+        job.stdin(Stdio::null()).stdout(file.try_clone().expect("the file once more")).stderr(file);
+        let launcher = job.process_group(0).spawn().expect("our launcher");
+        Running { launcher, mark, output }
+    }
+
+    fn said(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.output).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits for the process of a rank.
+    fn rank(&mut self, rank: u32) -> u32 {
+        let end = Instant::now() + JOB_LIMIT;
+        let entry = format!("PMI_RANK={rank}");
+        loop {
+            let all = processes(MARK, &self.mark);
+            let of_launcher = |pid: &u32| parent(*pid) == Some(self.launcher.id());
+            if let Some(pid) = all.into_iter().find(|pid| of_launcher(pid) && has(*pid, &entry)) {
+                return pid;
+            }
+            let ended = self.launcher.try_wait().expect("the state of the launcher");
+            assert!(ended.is_none() && Instant::now() < end, "no rank {rank}: {ended:?}: {}", self.said());
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// Waits for the end of the launcher.
+    fn ended(&mut self, within: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + within;
+        loop {
+            let status = self.launcher.try_wait().expect("the state of the launcher");
+            if status.is_some() || Instant::now() > end {
+                return status;
+            }
+            std::thread::sleep(STEP);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // After a failure of the test; each rank leads a group of its own.
+        for pid in processes(MARK, &self.mark) {
+            let _ = sys::signal(pid, libc::SIGKILL);
+        }
+        let _ = self.launcher.wait();
+    }
+}
+
+/// Kills a rank of a job, and looks at its end.
+fn kill(job: &mut Command, moment: Moment) {
+    let shared = Folder::new(Path::new("/dev/shm"), moment.seed);
+    let folder = Folder::new(&std::env::temp_dir(), moment.seed);
+    let mut running = Running::start(job, moment, &shared, &folder);
+    let victim = running.rank(moment.victim);
+    std::thread::sleep(moment.delay);
+    let early = running.launcher.try_wait().expect("the state of the launcher");
+    assert!(early.is_none(), "{moment:?}: it has ended before: {early:?}: {}", running.said());
+    sys::signal(victim, libc::SIGKILL).unwrap_or_else(|e| panic!("{moment:?}: {e}: {}", running.said()));
+    let killed = Instant::now();
+    let status = running.ended(END);
+    let status = status.unwrap_or_else(|| panic!("{moment:?}: not ended in {END:?}: {}", running.said()));
+    let said = running.said();
+    let last: String = said.lines().rev().take(20).map(|line| format!("{line}\n")).collect();
+    assert!(!status.success(), "{moment:?}: {status}: {last}");
+    let name = format!("rank {}", moment.victim);
+    assert!(said.lines().any(|line| line.contains(&name)), "{moment:?}: {name} is not named: {last}");
+    let mut left = processes(MARK, &running.mark);
+    while !left.is_empty() && killed.elapsed() < END {
+        std::thread::sleep(STEP);
+        left = processes(MARK, &running.mark);
+    }
+    assert!(left.is_empty(), "{moment:?}: processes {left:?} are left: {last}");
+    assert_eq!(shared.files(), [""; 0], "{moment:?}: files are left: {last}");
+    println!("{moment:?}: {status} after {:?}", killed.elapsed());
+}
+
+/// Kills a rank of as many jobs as are asked for.
+fn kill_many(name: &str, few: u64, longest: Duration, program: &Path, arguments: impl Fn(&mut Command, u64)) {
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", few), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let moment = Moment::of(seed, longest);
+        let mut job = prefix().job(name, Starter::Nmrun, moment.ranks, program).expect("our launcher");
+        arguments(&mut job, seed);
+        kill(&mut job, moment);
+    }
+    println!("{name}: {runs} kills");
+}
+
+#[test]
+fn at_any_moment_of_imb_mpi1() {
+    let Some(program) = wheel_program("at_any_moment_of_imb_mpi1", "IMB-MPI1") else { return };
+    let tests = ["Sendrecv", "Exchange", "Allreduce", "Reduce", "Allgather", "Alltoall", "Bcast", "Gather"];
+    kill_many("imb_mpi1", 6, Duration::from_secs(2), &program, |job, seed| {
+        // Another one begins each time; each takes seconds.
+        job.args(tests.iter().cycle().skip(seed as usize % tests.len()).take(tests.len()));
+        job.args(["-iter", "100000", "-msglog", "0:20", "-time", "2", "-npmin", "64"]);
+    });
+}
+
+#[test]
+fn at_any_moment_of_the_tests_of_mpi4py() {
+    let test = "at_any_moment_of_the_tests_of_mpi4py";
+    let Some((python, package)) = mpi4py(test) else { return };
+    let Some(tests) = std::env::var_os(PYTHON_TESTS).map(PathBuf::from).filter(|f| f.is_dir()) else {
+        return skip(&format!("SKIPPED: {test}: {PYTHON_TESTS} names no folder (cargo xtask suite kills)"));
+    };
+    kill_many("mpi4py", 4, Duration::from_secs(3), &python, |job, _| {
+        job.args(["main.py", "--no-builddir", "-i", "^test_(cco|comm|p2p)_(buf|obj|ngh|inter|nb).*\\.py$"]);
+        job.env("PYTHONPATH", &package).env("MPI4PY_LIBMPI", prefix().file("lib/libmpi.so.12"));
+        job.current_dir(&tests);
+    });
+}
