@@ -112,6 +112,25 @@ static void attributes(void)
     CHECK(keyval == MPI_KEYVAL_INVALID);
 }
 
+static void what_finds_nothing_leaves_the_status(void)
+{
+    MPI_Status status = {.MPI_SOURCE = 71, .MPI_TAG = 72, .MPI_ERROR = 73};
+    MPI_Message message;
+    MPI_Request request;
+    int flags[4] = {1, 1, 1, 1}, out = 5, in = 0;
+
+    MPI_Iprobe(rank, 99, MPI_COMM_WORLD, &flags[0], &status);
+    MPI_Improbe(rank, 99, MPI_COMM_WORLD, &flags[1], &message, &status);
+    MPI_Irecv(&in, 1, MPI_INT, rank, 99, MPI_COMM_WORLD, &request);
+    MPI_Test(&request, &flags[2], &status);
+    MPI_Request_get_status(request, &flags[3], &status);
+    CHECK(!flags[0] && !flags[1] && !flags[2] && !flags[3]);
+    CHECK(status.MPI_SOURCE == 71 && status.MPI_TAG == 72 && status.MPI_ERROR == 73);
+    MPI_Send(&out, 1, MPI_INT, rank, 99, MPI_COMM_WORLD);
+    MPI_Wait(&request, &status);
+    CHECK(in == 5 && status.MPI_SOURCE == rank && status.MPI_TAG == 99 && status.MPI_ERROR == 73);
+}
+
 static void errors_and_infos(void)
 {
     MPI_Errhandler mine;
@@ -369,6 +388,7 @@ int main(int argc, char **argv)
     MPI_Free_mem(memory);
     communicators();
     attributes();
+    what_finds_nothing_leaves_the_status();
     errors_and_infos();
     large_counts();
     types_and_messages();

@@ -103,6 +103,7 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
 fn auto(function: &Function, head: &str, object: &str) -> Result<String, String> {
     let (mut inputs, mut before, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     let mut after = Vec::new();
+    let (mut flag, mut statuses) = (None, Vec::new());
     let mut arguments = function.arguments.iter().peekable();
     while let Some(argument) = arguments.next() {
         let name = safe(&argument.name);
@@ -133,7 +134,14 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
             "count" => inputs.push(format!("i64::from({name})")),
             "aint" | "extent" | "offset" | "mcount" => inputs.push(format!("{name} as i64")),
             "str" => inputs.push(format!("text({name})?")),
-            "status" | "flag" => outputs.push(name),
+            "status" => {
+                statuses.push(name.clone());
+                outputs.push(name);
+            }
+            "flag" => {
+                flag = Some(name.clone());
+                outputs.push(name);
+            }
             _ if handle(role).is_some() => {
                 inputs.push(format!("{}({name} as u32)", handle(role).unwrap_or("")))
             }
@@ -148,7 +156,12 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
         }
     }
     let call = format!("mpi.{}({})", snake(&function.name), inputs.join(", "));
-    let puts: Vec<String> = outputs.iter().map(|o| format!("put({o}, {o}_)?;")).collect();
+    // A status without a message stays as it is.
+    let put = |o: &String| match &flag {
+        Some(flag) if statuses.contains(o) => format!("if {flag}_ {{ put({o}, {o}_)?; }}"),
+        _ => format!("put({o}, {o}_)?;"),
+    };
+    let puts: Vec<String> = outputs.iter().map(put).collect();
     let took: Vec<String> = outputs.iter().map(|o| format!("{o}_")).collect();
     // A handle that has been changed is given back also if the call has failed.
     let body = match (took.len(), after.is_empty()) {

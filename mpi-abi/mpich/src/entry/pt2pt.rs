@@ -15,13 +15,13 @@ entry! { MPI_Ibsend PMPI_Ibsend [] (buf: *const c_void, count: c_int, datatype: 
 entry! { MPI_Ibsend_c PMPI_Ibsend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.ibsend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Improbe PMPI_Improbe [] (source: c_int, tag: c_int, comm: c_int, flag: *mut c_int, message: *mut c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); |mpi| { given(flag)?; given(message)?; let done_ = mpi.improbe(source, tag, Comm(comm as u32)); let (flag_, message_, status_) = done_?; put(flag, flag_)?; put(message, message_)?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(flag)?; given(message)?; let done_ = mpi.improbe(source, tag, Comm(comm as u32)); let (flag_, message_, status_) = done_?; put(flag, flag_)?; put(message, message_)?; if flag_ { put(status, status_)?; } Ok(()) } }
 entry! { MPI_Imrecv PMPI_Imrecv [] (buf: *mut c_void, count: c_int, datatype: c_int, message: *mut c_int, request: *mut c_int)
     on Object::None; |mpi| { given(request)?; let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Imrecv_c PMPI_Imrecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, message: *mut c_int, request: *mut c_int)
     on Object::None; |mpi| { given(request)?; let mut message_ = Message(get(message)? as u32); let done_ = mpi.imrecv(buffer(buf, count, datatype), &mut message_); put(message, message_)?; let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Iprobe PMPI_Iprobe [] (source: c_int, tag: c_int, comm: c_int, flag: *mut c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); |mpi| { given(flag)?; let done_ = mpi.iprobe(source, tag, Comm(comm as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; put(status, status_)?; Ok(()) } }
+    on Object::Comm(comm); |mpi| { given(flag)?; let done_ = mpi.iprobe(source, tag, Comm(comm as u32)); let (flag_, status_) = done_?; put(flag, flag_)?; if flag_ { put(status, status_)?; } Ok(()) } }
 entry! { MPI_Irecv PMPI_Irecv [] (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_Irecv_c PMPI_Irecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
