@@ -29,7 +29,7 @@
 //! All ranks of a job have done this when the barrier that follows ends; the first to know that
 //! removes the name. From then on nothing is left when the last process ends, however it ends. If
 //! the job does not start, the last process to give up removes it. A file whose makers died before
-//! that has no lock: whoever makes a segment next removes it.
+//! that has no lock: nmrun removes it after a job that has failed, or whoever makes a segment next.
 //!
 //! A rank's card has the segment's nonce and the token of its slot. So who has the same boot id but
 //! another `/dev/shm` is told apart, and a slot that is somebody else's is not taken for the

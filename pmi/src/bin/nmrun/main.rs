@@ -7,6 +7,7 @@ mod error;
 mod hosts;
 mod options;
 mod parse;
+mod segments;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -14,7 +15,7 @@ mod words;
 use netmod_pmi::Launcher;
 use netmod_pmi::launch::{ExitReport, RankExit};
 use parse::{Asked, Request};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -44,6 +45,13 @@ fn fail(text: &str, code: u8) -> ExitCode {
     // With stderr closed the error cannot be reported.
     let _ = writeln!(std::io::stderr(), "nmrun: {text}");
     ExitCode::from(code)
+}
+
+/// Returns a setting of the ranks: from the command line, or from the environment.
+fn setting(request: &Request, name: &str) -> Option<OsString> {
+    let mut given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));
+    let given = given.rfind(|(given, _)| given == name).map(|(_, value)| value.clone());
+    given.or_else(|| std::env::var_os(name))
 }
 
 /// Returns the job of a command line, with what the environment adds.
@@ -78,9 +86,7 @@ fn launcher(request: &Request) -> Launcher {
         .on_started(debugger::show_processes)
         .forward_signals(true);
     // The signal on which ranks report their state.
-    let mut given = request.env.iter().chain(request.programs.iter().flat_map(|p| &p.env));
-    let given = given.rfind(|(name, _)| name == STATUS_SIGNAL).map(|(_, value)| value.clone());
-    if let Some(signal) = given.or_else(|| std::env::var_os(STATUS_SIGNAL)) {
+    if let Some(signal) = setting(request, STATUS_SIGNAL) {
         launcher = launcher.pass_on(signal.to_string_lossy().trim());
     }
     if let Some(universe) = request.universe {
@@ -120,7 +126,12 @@ fn main() -> ExitCode {
     if let Err(why) = limit(&mut request, std::env::var_os(TIMEOUT).as_deref()) {
         return fail(&format!("{TIMEOUT}: {why}"), USAGE);
     }
-    match launcher(&request).run() {
+    let done = launcher(&request).run();
+    // Ranks that were killed while they started have left a file.
+    if !done.as_ref().is_ok_and(|report| report.code == 0) {
+        segments::sweep(setting(&request, segments::FOLDER).as_deref());
+    }
+    match done {
         Ok(report) => {
             if request.exit_codes {
                 fail(&exit_codes(&report), 0);
