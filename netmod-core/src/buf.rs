@@ -290,30 +290,64 @@ impl RmaBuf {
 
     /// Returns `len` bytes at offset `at`; `None` if they are not all within the memory.
     #[inline]
-    pub fn part(&self, at: usize, len: usize) -> Option<RmaBuf> {
+    pub fn part(&self, at: usize, len: usize) -> Option<RmaPart<'_>> {
         let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
-        // SAFETY: the memory is a part of this one, which is lent for as long.
-        is_inside.then(|| unsafe { RmaBuf::new(self.ptr.as_ptr().wrapping_add(at), len) })
-    }
-
-    /// Returns the first `n` bytes and the rest; all and nothing if there are fewer.
-    #[inline]
-    pub fn split_at(&self, n: usize) -> (RmaBuf, RmaBuf) {
-        let n = n.min(self.len);
-        let part = |at, len| self.part(at, len).unwrap_or(RmaBuf::EMPTY);
-        (part(0, n), part(n, self.len - n))
-    }
-
-    /// Returns address and length, for the system or a device.
-    #[inline]
-    pub const fn as_iovec(&self) -> IoVec {
-        IoVec { base: self.ptr.as_ptr(), len: self.len }
+        let base = self.ptr.as_ptr().wrapping_add(at);
+        is_inside.then_some(RmaPart { iov: IoVec { base, len }, _lent: PhantomData })
     }
 }
 
 impl fmt::Debug for RmaBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RmaBuf({} bytes)", self.len)
+    }
+}
+
+/// A part of the memory of an [`RmaBuf`], borrowed from it, so that it cannot be registered and
+/// does not outlive the registration:
+///
+/// ```compile_fail,E0505
+/// # use netmod_core::{RmaBuf, RmaPart};
+/// fn keep(mem: RmaBuf) -> (RmaBuf, usize) {
+///     let part: Option<RmaPart<'_>> = mem.part(0, 8);
+///     (mem, part.map_or(0, |part| part.len()))
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct RmaPart<'a> {
+    iov: IoVec,
+    _lent: PhantomData<&'a RmaBuf>,
+}
+
+impl RmaPart<'_> {
+    /// Returns the address of the first byte.
+    #[inline]
+    pub const fn as_ptr(&self) -> *mut u8 {
+        self.iov.base
+    }
+
+    /// Returns the length in bytes.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.iov.len
+    }
+
+    /// Returns true if there are no bytes.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.iov.len == 0
+    }
+
+    /// Returns address and length, for the system or a device.
+    #[inline]
+    pub const fn as_iovec(&self) -> IoVec {
+        self.iov
+    }
+}
+
+impl fmt::Debug for RmaPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RmaPart({} bytes)", self.iov.len)
     }
 }
 
@@ -525,14 +559,10 @@ mod tests {
         for (at, len) in [(0, 10), (9, 1), (10, 0), (4, 3)] {
             let part = mem.part(at, len).expect("a part");
             assert_eq!((part.as_ptr(), part.len()), (mem.as_ptr().wrapping_add(at), len));
-            let (first, rest) = mem.split_at(at);
-            assert_eq!((first.len(), rest.as_ptr(), rest.len()), (at, part.as_ptr(), 10 - at));
         }
         for (at, len) in [(0, 11), (10, 1), (11, 0), (1, usize::MAX), (usize::MAX, 1)] {
             assert!(mem.part(at, len).is_none(), "{at} {len}");
         }
-        let (all, nothing) = mem.split_at(11);
-        assert_eq!((all.len(), nothing.len()), (10, 0));
         assert!(RmaBuf::EMPTY.is_empty());
     }
 

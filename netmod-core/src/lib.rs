@@ -42,7 +42,7 @@ pub mod time;
 pub mod vc;
 
 pub use apart::apart;
-pub use buf::{IoVec, RecvBuf, RmaBuf, RxBuf, RxBytes, SendBuf};
+pub use buf::{IoVec, RecvBuf, RmaBuf, RmaPart, RxBuf, RxBytes, SendBuf};
 pub use card::{Card, CardError, CardWriter};
 pub use completion::CompletionTable;
 pub use cpus::CpuShare;

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use super::{Access, RegionId, RmaLimits, RmaOp};
-use crate::buf::RmaBuf;
+use crate::buf::{RmaBuf, RmaPart};
 use crate::error::{VcError, VcErrorKind};
 use crate::peer::PeerName;
 use crate::slab::{Handle, Slab};
@@ -16,12 +16,32 @@ pub enum RegionKind {}
 /// Registered memory; `X` is what the netmod keeps with it.
 #[derive(Debug)]
 pub struct Region<X> {
-    /// The memory.
-    pub mem: RmaBuf,
+    /// The memory; lent until the registration ends, so it is not given out.
+    mem: RmaBuf,
     /// The purpose of the registration.
     pub access: Access,
     /// The netmod's own part.
     pub own: X,
+}
+
+impl<X> Region<X> {
+    /// Returns the length in bytes.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.mem.len()
+    }
+
+    /// Returns `len` bytes at offset `at`; `None` if they are not all within the memory.
+    #[inline]
+    pub fn part(&self, at: usize, len: usize) -> Option<RmaPart<'_>> {
+        self.mem.part(at, len)
+    }
+
+    /// Returns `len` bytes at offset `at` as [`Region::part`] does, and the netmod's own part.
+    #[inline]
+    pub fn part_and_own(&mut self, at: usize, len: usize) -> Option<(RmaPart<'_>, &mut X)> {
+        Some((self.mem.part(at, len)?, &mut self.own))
+    }
 }
 
 /// The reason why a registration or an operation is refused.
@@ -227,11 +247,11 @@ impl<X> Regions<X> {
         access: Access,
         remote: &Remote,
         is_usable: impl FnOnce(&X) -> bool,
-    ) -> Result<(RmaBuf, u64), RegionError> {
+    ) -> Result<(RmaPart<'_>, u64), RegionError> {
         let address = remote.at(access, op.remote_at, op.len)?;
         let is_ours = |r: &&Region<X>| r.access == Access::Local && is_usable(&r.own);
         let region = self.get(op.local).filter(is_ours).ok_or(RegionError::NotRegistered)?;
-        let local = region.mem.part(op.at, op.len).ok_or(RegionError::OutsideLocal)?;
+        let local = region.part(op.at, op.len).ok_or(RegionError::OutsideLocal)?;
         Ok((local, address))
     }
 }

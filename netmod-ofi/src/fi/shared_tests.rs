@@ -307,16 +307,17 @@ fn transfers_through_contexts() {
             .collect();
         for (i, peer) in peers.iter_mut().enumerate() {
             let wanted = mode & FI_MR_LOCAL != 0;
-            let lent = |m: &mut [u8; 64], at: usize| Lent {
-                mem: rma_buf(&mut m[at..at + 32]),
+            let mem = rma_buf(&mut here[i]);
+            let lent = |at: usize| Lent {
+                mem: mem.part(at, 32).expect("a part"),
                 registration: wanted.then_some(&local[i]),
             };
             // Each writes the first half of the other's memory, and reads the second half of its
             // own counterpart's.
             let [to, from] = [1 - i, i].map(|n| know(peer, &at(&owners[n])));
             let (write, read) = (&remote[1 - i], &remote[i]);
-            peer.write(lent(&mut here[i], 0), to, write.base, write.key, 1).expect("room");
-            peer.read(lent(&mut here[i], 32), from, read.base + 32, read.key, 2).expect("room");
+            peer.write(lent(0), to, write.base, write.key, 1).expect("room");
+            peer.read(lent(32), from, read.base + 32, read.key, 2).expect("room");
             while peer.transfers_under_way() > 0 {
                 owners.iter_mut().for_each(|o| drop(frames(o)));
                 for n in 0..peer.poll(32) {

@@ -11,14 +11,14 @@ use crate::transfers::{Entry, Region};
 /// Writes a part of a region for its reader. Returns true if there was one.
 fn write_part(segment: &Segment, joint: &Joint, job: &Job, (region, entry): (&Region, Entry)) -> bool {
     let reader = entry.peer;
-    let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.mem.len() as u64);
+    let inside = job.from.checked_add(job.len).is_some_and(|end| end <= region.size() as u64);
     let to = job.to.checked_add(job.len).map(|_| job.to);
     let (Some(parts), Some(to)) = (job.parts().filter(|_| inside && job.region == entry.number), to) else {
         return false;
     };
     let Some(part) = joint.claim_back(parts) else { return false };
     let (at, len) = job.nth(part);
-    let local = region.mem.part((job.from + at) as usize, len as usize);
+    let local = region.part((job.from + at) as usize, len as usize);
     let written = local.map(|local| write(segment, reader, to + at, local.as_iovec()));
     if !matches!(written, Some(Ok(n)) if n as u64 == len) {
         tracing::debug!(?written, slot = reader, "a part could not be written for its reader");

@@ -65,7 +65,7 @@ impl Regions {
         if r.access != Access::RemoteWrite {
             return Target::Outside;
         }
-        r.mem.part(at as usize, len).map_or(Target::Outside, |part| Target::At(part.as_iovec()))
+        r.part(at as usize, len).map_or(Target::Outside, |part| Target::At(part.as_iovec()))
     }
 
     /// Returns true if nothing is registered.

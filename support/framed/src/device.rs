@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::os::fd::RawFd;
 
 use netmod_core::rma::Access;
-use netmod_core::{Card, CardError, CardWriter, PeerName, RmaBuf, RxBuf, RxBytes, Time, VcId};
+use netmod_core::{Card, CardError, CardWriter, PeerName, RmaBuf, RmaPart, RxBuf, RxBytes, Time, VcId};
 
 use crate::conn::LocalTerms;
 use crate::life::Life;
@@ -260,7 +260,7 @@ pub struct Remote {
 #[derive(Debug)]
 pub struct Lent<'a, R> {
     /// The memory.
-    pub mem: RmaBuf,
+    pub mem: RmaPart<'a>,
     /// Its registration, where the device wants one.
     pub registration: Option<&'a R>,
 }

@@ -51,14 +51,15 @@ impl<D: Device> FrameNetmod<D> {
         let peer = self.links.get(vc).map(|l| l.peer);
         let key = Key::parse(op.key).ok_or_else(|| RegionError::ForeignKey.of(peer))?;
         let checked = self.transfers.regions.check(op, access, &key.remote, |own| own.port == dest.port);
-        let (mem, remote) = checked.map_err(|e| e.of(peer))?;
+        let (_, remote) = checked.map_err(|e| e.of(peer))?;
         let transfer = Transfer {
             vc,
             op: op.op,
             access,
             region: op.local,
             dest,
-            mem,
+            at: op.at,
+            left: op.len,
             remote,
             key: key.key,
             under_way: 0,
@@ -77,13 +78,13 @@ impl<D: Device> FrameNetmod<D> {
     fn go_on(&mut self, number: Handle<TransferKind>) {
         loop {
             let Some(t) = self.transfers.running.get_mut(number) else { return };
-            if t.mem.is_empty() || t.failed.is_some() {
+            if t.left == 0 || t.failed.is_some() {
                 return self.settle_transfer(number);
             }
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
-            let part = t.mem.len().min(PART).min(port.max_transfer());
-            let (mem, rest) = t.mem.split_at(part);
-            let Some(region) = self.transfers.regions.get_mut(t.region).map(|r| &mut r.own) else {
+            let len = t.left.min(PART).min(port.max_transfer());
+            let region = self.transfers.regions.get_mut(t.region);
+            let Some((mem, region)) = region.and_then(|r| r.part_and_own(t.at, len)) else {
                 t.failed = Some(RegionError::Ended.of(None));
                 continue;
             };
@@ -97,8 +98,9 @@ impl<D: Device> FrameNetmod<D> {
                 Ok(()) => {
                     region.in_use += 1;
                     t.under_way += 1;
-                    t.remote += part as u64;
-                    t.mem = rest;
+                    t.remote += len as u64;
+                    t.at += len;
+                    t.left -= len;
                 }
                 Err(Refused::Again) => {
                     self.stats.refused += 1;
@@ -149,7 +151,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Reports a transfer of which nothing is under way, and nothing will be.
     fn settle_transfer(&mut self, number: Handle<TransferKind>) {
         let Some(t) = self.transfers.running.get(number) else { return };
-        if t.under_way > 0 || (!t.mem.is_empty() && t.failed.is_none()) {
+        if t.under_way > 0 || (!t.left == 0 && t.failed.is_none()) {
             return;
         }
         let Some(t) = self.transfers.running.remove(number) else { return };

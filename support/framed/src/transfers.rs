@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use netmod_core::rma::{Access, RegionId, Regions, Remote, RemoteKey};
-use netmod_core::{RmaBuf, Slab, VcError, VcId};
+use netmod_core::{Slab, VcError, VcId};
 
 use crate::book::Dest;
 use crate::device::Port;
@@ -52,8 +52,10 @@ pub(crate) struct Transfer {
     pub(crate) access: Access,
     pub(crate) region: RegionId,
     pub(crate) dest: Dest,
-    /// The part of the memory that has not been started.
-    pub(crate) mem: RmaBuf,
+    /// Offset in the region of what has not been started.
+    pub(crate) at: usize,
+    /// Number of bytes that have not been started.
+    pub(crate) left: usize,
     pub(crate) remote: u64,
     pub(crate) key: u64,
     pub(crate) under_way: u32,

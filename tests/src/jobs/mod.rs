@@ -162,7 +162,11 @@ pub const CASES: &[Case] = &[
                the receiver, 3 of both are not contiguous",
         body: span::span,
     },
-    Case { name: "idle", help: "[MILLISECONDS=3000]: all but rank 0 wait that long", body: waiting::idle },
+    Case {
+        name: "idle",
+        help: "[MILLISECONDS=3000] [PERCENT=1]: all but rank 0 wait that long",
+        body: waiting::idle,
+    },
     Case {
         name: "asleep",
         help: "[MILLISECONDS=1500]: rank 1 sleeps while rank 0 puts or gets, and sends; with 0, until rank 0 has put or got",

@@ -9,17 +9,15 @@ use ch3_shim::Device;
 use super::basic::{exchange, place};
 use super::{Args, End, Result, sys};
 
-/// Processor time that a rank may use while it waits, in percent.
-const BUSY_PERCENT: u128 = 1;
-
 /// Times that ranks sleep, if the first one was disturbed: on a busy machine a process is charged
 /// for what others do to it.
 const NAPS: u8 = 3;
 
-/// All ranks but 0 wait for a message while rank 0 sleeps; again, if for one of them that took too
-/// much.
+/// All ranks but 0 wait for a message while rank 0 sleeps; again, if one of them has used more than
+/// the given percentage of a processor.
 pub(super) fn idle(dev: &mut Device, args: &Args) -> Result<End> {
     let nap = Duration::from_millis(args.get(0, 3000));
+    let most = nap * (args.get(1, 1) as u32) / 100;
     let ((me, n), world) = (place(dev), dev.world());
     // Connections are up, and what they have to say has been said.
     dev.barrier(world)?;
@@ -40,22 +38,20 @@ pub(super) fn idle(dev: &mut Device, args: &Args) -> Result<End> {
             let before = sys::cpu_time()?;
             dev.recv(&mut word, 0, 0, world)?;
             least = least.min(sys::cpu_time()?.saturating_sub(before));
-            dev.send(&[u8::from(is_busy(least, nap))], 0, 1, world)?;
+            dev.send(&[u8::from(least > most)], 0, 1, world)?;
             dev.recv(&mut word, 0, 2, world)?;
         }
         if word == [0] {
             break;
         }
     }
-    if me > 0 && is_busy(least, nap) {
-        return Err(format!("waiting for {nap:?} took {least:?} of a processor").into());
+    if me > 0 && least > most {
+        return Err(format!(
+            "waiting for {nap:?} took {least:?} of a processor, of which {most:?} is allowed"
+        )
+        .into());
     }
     Ok(End::Finalize)
-}
-
-/// Returns true if so much of a processor's time is too much for a wait.
-fn is_busy(used: Duration, nap: Duration) -> bool {
-    used.as_nanos() * 100 > nap.as_nanos() * BUSY_PERCENT
 }
 
 /// Each rank knows whether others may use its cores, and the status report says so.
