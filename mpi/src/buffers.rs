@@ -1,5 +1,5 @@
 //! Buffered sends, and the buffers that programs attach for them: one for the process, and one for
-//! each communicator that has its own.
+//! each session and each communicator that has its own.
 //!
 //! The attached memory is counted, not used: each message is kept by the device in memory of its
 //! own. So a message that finds room in the count finds memory, however the others lie.
@@ -12,9 +12,20 @@ use netmod_core::Segment;
 use crate::comm::CommCore;
 use crate::consts::{BSEND_OVERHEAD, BUFFER_AUTOMATIC};
 use crate::error::{Class, MpiError, Result};
-use crate::handle::Comm;
+use crate::handle::{Comm, Session};
 use crate::status::failure;
 use crate::target::Target;
+
+/// The object that a buffer is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// All communicators without a buffer of their own or of their session.
+    Process,
+    /// The communicators that were made of a session and have none of their own.
+    Session(Session),
+    /// One communicator.
+    Comm(Comm),
+}
 
 /// A buffered message under way.
 #[derive(Debug)]
@@ -41,9 +52,9 @@ pub(crate) struct Buffer {
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     process: Buffer,
-    /// Those of communicators.
-    comms: HashMap<Comm, Buffer>,
-    /// Messages in buffers of communicators that were freed.
+    /// Those of sessions and communicators.
+    others: HashMap<Owner, Buffer>,
+    /// Messages in buffers whose owners are gone.
     ending: Buffer,
     /// Buffered messages that were sent.
     sent: u64,
@@ -110,24 +121,27 @@ impl Buffer {
 }
 
 impl Buffers {
-    /// Returns the buffer that messages of a communicator are sent from: its own, or that of the
-    /// process.
+    /// Returns the buffer that messages of a communicator are sent from: its own, that of its
+    /// session, or that of the process.
     fn of_messages(&mut self, core: &CommCore) -> &mut Buffer {
-        let own = core.handle().and_then(|comm| self.comms.get_mut(&comm));
-        own.filter(|buffer| buffer.attached.is_some()).unwrap_or(&mut self.process)
+        let own = core.handle().map(Owner::Comm);
+        let owners = own.into_iter().chain([Owner::Session(core.session)]);
+        let is_attached = |owner: &Owner| self.others.get(owner).is_some_and(|b| b.attached.is_some());
+        let owner = { owners }.find(is_attached).unwrap_or(Owner::Process);
+        self.of(owner)
     }
 
-    /// Returns the buffer of a communicator, or that of the process.
-    pub(crate) fn of(&mut self, comm: Option<Comm>) -> &mut Buffer {
-        match comm {
-            Some(comm) => self.comms.entry(comm).or_default(),
-            None => &mut self.process,
+    /// Returns the buffer of an owner.
+    pub(crate) fn of(&mut self, owner: Owner) -> &mut Buffer {
+        match owner {
+            Owner::Process => &mut self.process,
+            owner => self.others.entry(owner).or_default(),
         }
     }
 
-    /// Detaches the buffer of a communicator that is freed; its messages leave as usual.
-    pub(crate) fn end(&mut self, comm: Comm) {
-        if let Some(buffer) = self.comms.remove(&comm) {
+    /// Detaches the buffer of an owner that is gone; its messages leave as usual.
+    pub(crate) fn end(&mut self, owner: Owner) {
+        if let Some(buffer) = self.others.remove(&owner) {
             self.ending.sent.extend(buffer.sent);
         }
     }
@@ -139,7 +153,7 @@ impl Buffers {
 
     /// Returns all buffers.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Buffer> {
-        [&mut self.process, &mut self.ending].into_iter().chain(self.comms.values_mut())
+        [&mut self.process, &mut self.ending].into_iter().chain(self.others.values_mut())
     }
 }
 

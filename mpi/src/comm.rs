@@ -7,7 +7,7 @@ use ch3_shim::Comm as Channel;
 
 use crate::attr::Attrs;
 use crate::error::{Class, MpiError, Result};
-use crate::handle::{Comm, Errhandler, Table};
+use crate::handle::{Comm, Errhandler, Session, Table};
 use crate::ranks::Ranks;
 use crate::topo::Topology;
 
@@ -37,6 +37,8 @@ pub(crate) struct CommCore {
     begun: [AtomicU32; 2],
     /// Number of the communicator's handle; 0 while it has none.
     handle: AtomicU32,
+    /// The session that it was made of, or null.
+    pub session: Session,
 }
 
 impl CommCore {
@@ -56,6 +58,7 @@ impl CommCore {
             remote: None,
             begun,
             handle,
+            session: Session::NULL,
         }
     }
 
@@ -71,8 +74,8 @@ impl CommCore {
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (order, remote) = (id.min(other), Some(remote));
-        let (begun, handle) = (Default::default(), AtomicU32::new(0));
-        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun, handle }
+        let (begun, handle, session) = (Default::default(), AtomicU32::new(0), Session::NULL);
+        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun, handle, session }
     }
 
     /// Notes the handle of the communicator.

@@ -8,15 +8,23 @@ use std::sync::Arc;
 
 use crate::consts::{IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL};
 use crate::error::{Class, MpiError, Result};
-use crate::handle::{Group, Table};
+use crate::handle::{Group, Session, Table};
 
 /// A range of ranks: first, last (part of it), and stride.
 pub type Range = [i32; 3];
 
+/// A group.
+#[derive(Debug)]
+struct Entry {
+    members: Arc<[u32]>,
+    /// The session that it was made of, or null.
+    session: Session,
+}
+
 /// All groups of a process.
 #[derive(Debug)]
 pub struct Groups {
-    table: Table<Group, Arc<[u32]>>,
+    table: Table<Group, Entry>,
     /// Number of this process in the job.
     me: u32,
 }
@@ -24,16 +32,26 @@ pub struct Groups {
 impl Groups {
     /// Creates the empty group alone, for the process of this number.
     pub fn new(me: u32) -> Groups {
-        Groups { table: Table::with_predefined([Some(Arc::from([]))]), me }
+        let empty = Entry { members: Arc::from([]), session: Session::NULL };
+        Groups { table: Table::with_predefined([Some(empty)]), me }
     }
 
-    /// Adds a group with these members; the empty group if there are none.
+    /// Adds a group with these members, made of a session unless that is null; the empty group if
+    /// there are none.
     ///
     /// # Errors
     /// If no more can exist.
-    pub fn insert(&mut self, members: impl Into<Arc<[u32]>>) -> Result<Group> {
+    pub fn insert(&mut self, members: impl Into<Arc<[u32]>>, session: Session) -> Result<Group> {
         let members = members.into();
-        if members.is_empty() { Ok(Group::EMPTY) } else { self.table.insert(members) }
+        if members.is_empty() { Ok(Group::EMPTY) } else { self.table.insert(Entry { members, session }) }
+    }
+
+    /// Returns the session that a group was made of; null for none.
+    ///
+    /// # Errors
+    /// If the group does not exist.
+    pub fn session(&self, group: Group) -> Result<Session> {
+        self.table.get(group).map(|entry| entry.session)
     }
 
     /// Returns the members of a group, in the order of their ranks.
@@ -41,7 +59,7 @@ impl Groups {
     /// # Errors
     /// If it does not exist.
     pub fn members(&self, group: Group) -> Result<&Arc<[u32]>> {
-        self.table.get(group)
+        self.table.get(group).map(|entry| &entry.members)
     }
 
     /// Frees a group, and makes its handle null. The empty group stays.
@@ -105,11 +123,12 @@ impl Groups {
     /// # Errors
     /// If one does not exist, or if no more can.
     pub fn union(&mut self, a: Group, b: Group) -> Result<Group> {
+        let session = self.session_of_both(a, b)?;
         let (a, b) = (self.members(a)?, self.members(b)?);
         let first = places(a);
         let more = b.iter().filter(|m| !first.contains_key(m));
         let members: Vec<u32> = a.iter().chain(more).copied().collect();
-        self.insert(members)
+        self.insert(members, session)
     }
 
     /// Creates a group of the members of the first that are in the second.
@@ -128,11 +147,18 @@ impl Groups {
         self.selected(a, b, false)
     }
 
+    /// Returns the session of the first group, or else that of the second.
+    fn session_of_both(&self, a: Group, b: Group) -> Result<Session> {
+        let (a, b) = (self.session(a)?, self.session(b)?);
+        Ok(if a.is_null() { b } else { a })
+    }
+
     fn selected(&mut self, a: Group, b: Group, in_second: bool) -> Result<Group> {
+        let session = self.session_of_both(a, b)?;
         let (a, b) = (self.members(a)?, self.members(b)?);
         let second = places(b);
         let members: Vec<u32> = a.iter().filter(|m| second.contains_key(m) == in_second).copied().collect();
-        self.insert(members)
+        self.insert(members, session)
     }
 
     /// Creates a group of some members, in the order of these ranks.
@@ -144,7 +170,7 @@ impl Groups {
         let members = self.members(group)?;
         let chosen = distinct(ranks, members.len())?;
         let chosen: Vec<u32> = chosen.into_iter().map(|at| members[at]).collect();
-        self.insert(chosen)
+        self.insert(chosen, self.session(group)?)
     }
 
     /// Creates a group of all other members than these, in their order.
@@ -158,7 +184,7 @@ impl Groups {
             stays[at] = false;
         }
         let left: Vec<u32> = members.iter().zip(stays).filter(|(_, stays)| *stays).map(|(m, _)| *m).collect();
-        self.insert(left)
+        self.insert(left, self.session(group)?)
     }
 
     /// Creates a group of the members in ranges of ranks.
@@ -257,7 +283,7 @@ mod tests {
     use crate::consts::CONGRUENT;
 
     fn made(groups: &mut Groups, members: &[u32]) -> Group {
-        groups.insert(members.to_vec()).expect("room")
+        groups.insert(members.to_vec(), Session::NULL).expect("room")
     }
 
     fn listed(groups: &Groups, group: Result<Group>) -> Vec<u32> {
@@ -305,6 +331,22 @@ mod tests {
         assert_eq!(class(groups.range_incl(group, &[[0, 5, 0]])), Class::ARG);
         assert_eq!(class(groups.range_incl(group, &[[0, i32::MAX, 1]])), Class::RANK);
         assert_eq!(class(groups.incl(Group::NULL, &[])), Class::GROUP);
+    }
+
+    #[test]
+    fn groups_know_their_session() {
+        let mut groups = Groups::new(0);
+        let session = Session(77);
+        let of = groups.insert(vec![1, 2, 3], session).expect("room");
+        let world = made(&mut groups, &[3, 4]);
+        let part = groups.incl(of, &[0]).expect("a group");
+        let rest = groups.excl(of, &[0]).expect("a group");
+        let both = groups.union(world, part).expect("a group");
+        let common = groups.intersection(of, world).expect("a group");
+        for group in [of, part, rest, both, common] {
+            assert_eq!(groups.session(group), Ok(session));
+        }
+        assert_eq!(groups.session(world), Ok(Session::NULL));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Mpi {
     pub fn comm_group(&self, comm: Comm) -> Result<Group> {
         self.with(|s| {
             let core = s.objects.comms.core(comm)?;
-            s.objects.groups.insert(Arc::clone(core.group().places()))
+            s.objects.groups.insert(Arc::clone(core.group().places()), core.session)
         })
     }
 
@@ -65,8 +65,9 @@ impl Mpi {
     /// A bad handle, or that of an intracommunicator.
     pub fn comm_remote_group(&self, comm: Comm) -> Result<Group> {
         self.with(|s| {
+            let session = s.objects.comms.get(comm)?.core.session;
             let remote = remote(&s.objects.comms, comm)?;
-            s.objects.groups.insert(Arc::clone(remote.places()))
+            s.objects.groups.insert(Arc::clone(remote.places()), session)
         })
     }
 

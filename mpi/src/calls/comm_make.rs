@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ch3_shim::Vci;
 
 use super::inter::other_id;
+use crate::buffers::Owner;
 use crate::comm::{CommCore, Communicator};
 use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
@@ -30,12 +31,14 @@ const RESOURCE: &str = "mpi_hw_resource_type";
 const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Objects {
-    /// Adds a communicator with the error handler of its parent.
+    /// Adds a communicator with the error handler and the session of its parent.
     ///
     /// # Errors
     /// A parent that was freed meanwhile; too many communicators.
-    pub(crate) fn add_comm(&mut self, parent: Comm, core: CommCore) -> Result<Comm> {
-        let errhandler = self.comms.get(parent)?.errhandler;
+    pub(crate) fn add_comm(&mut self, parent: Comm, mut core: CommCore) -> Result<Comm> {
+        let parent = self.comms.get(parent)?;
+        let errhandler = parent.errhandler;
+        core.session = parent.core.session;
         self.add_comm_with(errhandler, core)
     }
 
@@ -55,7 +58,7 @@ impl Objects {
         let gone = self.comms.remove(comm)?;
         let handler = self.anytime.errhandlers().get(gone.errhandler)?;
         self.anytime.errhandlers().release(gone.errhandler);
-        self.buffers.end(comm);
+        self.buffers.end(Owner::Comm(comm));
         self.contexts.give_back(gone.core, handler);
         Ok(())
     }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::buffers::Owner;
 use crate::comm::CommCore;
 use crate::consts::{THREAD_FUNNELED, THREAD_MULTIPLE, THREAD_SERIALIZED, THREAD_SINGLE};
 use crate::context::{Agreement, channels};
@@ -63,18 +64,21 @@ impl Mpi {
         })
     }
 
-    /// Closes a session and sets the handle to null (`MPI_Session_finalize`).
+    /// Waits until the messages in its buffer have left, closes a session, and sets the handle to
+    /// null (`MPI_Session_finalize`).
     ///
     /// # Errors
-    /// A bad handle.
+    /// A bad handle; the failure of a message, after which the session is closed all the same.
     pub fn session_finalize(&self, session: &mut Session) -> Result<()> {
+        let sent = self.session_flush_buffer(*session);
         self.with(|s| {
             let gone = s.objects.sessions.remove(*session)?;
             s.objects.anytime.errhandlers().release(gone.errhandler);
+            s.objects.buffers.end(Owner::Session(*session));
             Ok(())
         })?;
         *session = Session::NULL;
-        Ok(())
+        sent
     }
 
     /// Returns the number of sessions that are open.
@@ -155,7 +159,7 @@ impl Mpi {
     /// A bad handle or name.
     pub fn group_from_session_pset(&self, session: Session, name: &str) -> Result<Group> {
         let places = self.pset(session, name)?;
-        self.with(|s| s.objects.groups.insert(places))
+        self.with(|s| s.objects.groups.insert(places, session))
     }
 
     /// Returns the error handler of a session, to be freed (`MPI_Session_get_errhandler`).
@@ -204,12 +208,13 @@ impl Mpi {
         info: Info,
         errhandler: Errhandler,
     ) -> Result<Comm> {
-        let (core, places, me) = self.with(|s| {
+        let (core, session, places, me) = self.with(|s| {
             s.objects.anytime.errhandlers().get(errhandler)?;
             let places = Arc::clone(s.objects.groups.members(group)?);
             let own = s.dev.rank();
             let me = places.iter().position(|place| *place == own);
-            Ok((Arc::clone(s.objects.contexts.sessions()), places, me))
+            let session = s.objects.groups.session(group)?;
+            Ok((Arc::clone(s.objects.contexts.sessions()), session, places, me))
         })?;
         if places.is_empty() {
             return Ok(Comm::NULL);
@@ -220,7 +225,8 @@ impl Mpi {
         let id = self.agree(Agreement::new(party, true))?;
         let comm = self.with(|s| {
             let channels = channels(&mut s.dev, id)?;
-            let core = CommCore::intra(id, channels, Arc::new(Ranks::new(places)), me as u32);
+            let mut core = CommCore::intra(id, channels, Arc::new(Ranks::new(places)), me as u32);
+            core.session = session;
             s.objects.add_comm_with(errhandler, core)
         })?;
         self.comm_set_info(comm, info)?;

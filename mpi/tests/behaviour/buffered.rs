@@ -1,6 +1,7 @@
 //! Buffered sends.
 
 use netmod_mpi::consts::{BSEND_OVERHEAD, BUFFER_AUTOMATIC};
+use netmod_mpi::handle::{Errhandler, Info};
 use netmod_mpi::{Class, Mpi};
 
 use crate::job::{WORLD, ints, meet, recv, run};
@@ -104,6 +105,54 @@ fn a_communicator_has_a_buffer_of_its_own() {
         }
         mpi.comm_free(&mut own).expect("free");
         assert_eq!(mpi.comm_detach_buffer(own).expect_err("no communicator").class, Class::COMM);
+    });
+}
+
+#[test]
+fn a_session_has_a_buffer_for_its_communicators() {
+    run(2, |mpi, me| {
+        let mut session = mpi.session_init(Info::NULL, Errhandler::RETURN).expect("a session");
+        let mut group = mpi.group_from_session_pset(session, "mpi://WORLD").expect("a group");
+        let made = mpi.comm_create_from_group(group, "buffers", Info::NULL, Errhandler::RETURN);
+        let mut of = made.expect("a communicator");
+        let mut dup = mpi.comm_dup(of).expect("dup");
+        if me == 1 {
+            meet(mpi, WORLD);
+            for comm in [of, dup] {
+                assert_eq!(recv(mpi, LARGE, 0, 1, comm).expect("recv").0, vec![1; LARGE]);
+            }
+            for comm in [WORLD, dup] {
+                assert_eq!(recv(mpi, LARGE, 0, 2, comm).expect("recv").0, vec![2; LARGE]);
+            }
+        } else {
+            let two = 2 * (4 * LARGE as i64 + BSEND_OVERHEAD);
+            mpi.session_attach_buffer(session, 4096, two).expect("attach");
+            let mut data = [vec![1; LARGE], vec![2; LARGE]];
+            mpi.bsend(ints(&mut data[0]), 1, 1, of).expect("it fits");
+            mpi.bsend(ints(&mut data[0]), 1, 1, dup).expect("it fits");
+            let full = mpi.bsend(ints(&mut data[1]), 1, 2, dup).expect_err("full");
+            assert_eq!(full.class, Class::BUFFER);
+            let none = mpi.bsend(ints(&mut data[1]), 1, 2, WORLD).expect_err("no buffer");
+            assert!(none.text.contains("no buffer is attached"), "{}", none.text);
+            mpi.buffer_attach(BUFFER_AUTOMATIC, 0).expect("attach");
+            mpi.bsend(ints(&mut data[1]), 1, 2, WORLD).expect("there is always room");
+            mpi.comm_attach_buffer(dup, BUFFER_AUTOMATIC, 0).expect("attach");
+            mpi.bsend(ints(&mut data[1]), 1, 2, dup).expect("it has a buffer of its own");
+            let mut flush = mpi.session_iflush_buffer(session).expect("iflush");
+            assert!(mpi.test(&mut flush).expect("test").is_none(), "nobody has received the messages");
+            meet(mpi, WORLD);
+            mpi.wait(&mut flush).expect("flushed");
+            assert_eq!(mpi.session_detach_buffer(session), Ok((4096, two)));
+            assert_eq!(mpi.session_detach_buffer(session), Ok((0, 0)));
+            mpi.session_attach_buffer(session, 8192, 100).expect("attach");
+            mpi.session_flush_buffer(session).expect("nothing is in it");
+        }
+        meet(mpi, WORLD);
+        mpi.group_free(&mut group).expect("free");
+        [&mut of, &mut dup].into_iter().for_each(|comm| mpi.comm_free(comm).expect("free"));
+        let gone = session;
+        mpi.session_finalize(&mut session).expect("finalize");
+        assert_eq!(mpi.session_flush_buffer(gone).expect_err("no session").class, Class::SESSION);
     });
 }
 

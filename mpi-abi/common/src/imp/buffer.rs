@@ -1,10 +1,11 @@
-//! The buffers of buffered sends: that of the process, and those of communicators.
+//! The buffers of buffered sends: that of the process, and those of sessions and
+//! communicators.
 
 use core::ffi::{c_int, c_void};
 
 use netmod_mpi::Mpi;
 use netmod_mpi::error::{Class, MpiError, Result};
-use netmod_mpi::handle::Comm;
+use netmod_mpi::handle::{Comm, Session};
 
 use crate::convert::OutCount;
 
@@ -24,6 +25,20 @@ pub unsafe fn buffer_detach(mpi: &Mpi, buffer: *mut c_void, size: OutCount) -> R
 pub unsafe fn comm_detach_buffer(mpi: &Mpi, comm: c_int, buffer: *mut c_void, size: OutCount) -> Result<()> {
     // SAFETY: as the caller promises.
     unsafe { tell(mpi.comm_detach_buffer(Comm(comm as u32))?, buffer, size) }
+}
+
+pub fn session_attach_buffer(mpi: &Mpi, session: c_int, buffer: *mut c_void, size: i64) -> Result<()> {
+    mpi.session_attach_buffer(Session(session as u32), buffer.expose_provenance(), size)
+}
+
+pub unsafe fn session_detach_buffer(
+    mpi: &Mpi,
+    session: c_int,
+    buffer: *mut c_void,
+    size: OutCount,
+) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe { tell(mpi.session_detach_buffer(Session(session as u32))?, buffer, size) }
 }
 
 /// Writes address and size of a buffer.

@@ -6,6 +6,7 @@ use netmod_mpi::consts::THREAD_MULTIPLE;
 use netmod_mpi::handle::{Errhandler, Info, Session};
 use netmod_mpi::{Mpi, Result};
 
+pub use super::buffer::{session_attach_buffer, session_detach_buffer};
 use super::env::start_library;
 pub use super::error::{session_call_errhandler, session_create_errhandler};
 use crate::calls::{self, Object};
@@ -27,8 +28,9 @@ pub unsafe fn session_finalize(mpi: &Mpi, session: *mut c_int) -> Result<()> {
     // SAFETY: the caller's memory.
     unsafe {
         let mut handle = Session(get(session)? as u32);
-        mpi.session_finalize(&mut handle)?;
+        let done = mpi.session_finalize(&mut handle);
         put(session, handle)?;
+        done?;
     }
     calls::end_if_unused(mpi)
 }

@@ -8,22 +8,22 @@ entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset [] (session: c
     on Object::Session(session); |mpi| { given(newgroup)?; let done_ = mpi.group_from_session_pset(Session(session as u32), text(pset_name)?); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups [] (local_group: c_int, local_leader: c_int, remote_group: c_int, remote_leader: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newintercomm: *mut c_int)
     on Object::None; |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
-missing! { MPI_Session_attach_buffer PMPI_Session_attach_buffer (session: c_int, buffer_: *mut c_void, size: c_int)
-    on Object::Session(session); (session, buffer_, size) }
-missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: c_int, buffer_: *mut c_void, size: i64)
-    on Object::Session(session); (session, buffer_, size) }
+entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer [] (session: c_int, buffer_: *mut c_void, size: c_int)
+    on Object::Session(session); |mpi| imp::session::session_attach_buffer(mpi, session, buffer_, i64::from(size)) }
+entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c [] (session: c_int, buffer_: *mut c_void, size: i64)
+    on Object::Session(session); |mpi| imp::session::session_attach_buffer(mpi, session, buffer_, size) }
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler [] (session: c_int, errorcode: c_int)
     on Object::Session(session); |mpi| imp::session::session_call_errhandler(mpi, session, errorcode) }
 anytime! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [] (session_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; |mpi| { given(errhandler)?; imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) } }
-missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: c_int, buffer_addr: *mut c_void, size: *mut c_int)
-    on Object::Session(session); (session, buffer_addr, size) }
-missing! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c (session: c_int, buffer_addr: *mut c_void, size: *mut i64)
-    on Object::Session(session); (session, buffer_addr, size) }
+entry! { MPI_Session_detach_buffer PMPI_Session_detach_buffer [] (session: c_int, buffer_addr: *mut c_void, size: *mut c_int)
+    on Object::Session(session); |mpi| { given(buffer_addr)?; given(size)?; imp::session::session_detach_buffer(mpi, session, buffer_addr, OutCount::from(size)) } }
+entry! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c [] (session: c_int, buffer_addr: *mut c_void, size: *mut i64)
+    on Object::Session(session); |mpi| { given(buffer_addr)?; given(size)?; imp::session::session_detach_buffer(mpi, session, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Session_finalize PMPI_Session_finalize [] (session: *mut c_int)
     on Object::Session(look(session)); |mpi| imp::session::session_finalize(mpi, session) }
-missing! { MPI_Session_flush_buffer PMPI_Session_flush_buffer (session: c_int)
-    on Object::Session(session); (session) }
+entry! { MPI_Session_flush_buffer PMPI_Session_flush_buffer [] (session: c_int)
+    on Object::Session(session); |mpi| mpi.session_flush_buffer(Session(session as u32)) }
 entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler [] (session: c_int, errhandler: *mut c_int)
     on Object::Session(session); |mpi| { given(errhandler)?; let done_ = mpi.session_get_errhandler(Session(session as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_Session_get_info PMPI_Session_get_info [] (session: c_int, info_used: *mut c_int)
@@ -34,8 +34,8 @@ entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets [] (session: c_int
     on Object::Session(session); |mpi| { given(npset_names)?; let done_ = mpi.session_get_num_psets(Session(session as u32), Info(info as u32)); let npset_names_ = done_?; put(npset_names, npset_names_)?; Ok(()) } }
 entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info [] (session: c_int, pset_name: *const c_char, info: *mut c_int)
     on Object::Session(session); |mpi| { given(info)?; let done_ = mpi.session_get_pset_info(Session(session as u32), text(pset_name)?); let info_ = done_?; put(info, info_)?; Ok(()) } }
-missing! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer (session: c_int, request: *mut c_int)
-    on Object::Session(session); (session, request) }
+entry! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer [] (session: c_int, request: *mut c_int)
+    on Object::Session(session); |mpi| { given(request)?; let done_ = mpi.session_iflush_buffer(Session(session as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 free! { MPI_Session_init PMPI_Session_init [] (info: c_int, errhandler: c_int, session: *mut c_int) -> code
     { imp::session::session_init(info, errhandler, session) } }
 entry! { MPI_Session_set_errhandler PMPI_Session_set_errhandler [] (session: c_int, errhandler: c_int)

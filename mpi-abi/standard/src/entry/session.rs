@@ -8,22 +8,22 @@ entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset [let session =
     on Object::Session(session.number()); |mpi| { given(newgroup)?; let done_ = mpi.group_from_session_pset(Session(session as u32), text(pset_name)?); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups [let local_group = local_group.number(); let local_leader = numbers::rank_in(local_leader); let remote_group = remote_group.number(); let remote_leader = numbers::rank_in(remote_leader); let info = info.number(); let errhandler = errhandler.number(); let mut newintercomm_io = OutHandle::new(newintercomm, Kind::COMM); let newintercomm = newintercomm_io.at();] (local_group: Handle, local_leader: c_int, remote_group: Handle, remote_leader: c_int, stringtag: *const c_char, info: Handle, errhandler: Handle, newintercomm: *mut Handle)
     on Object::None; |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
-missing! { MPI_Session_attach_buffer PMPI_Session_attach_buffer (session: Handle, buffer_: *mut c_void, size: c_int)
-    on Object::Session(session.number()); (session, buffer_, size) }
-missing! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c (session: Handle, buffer_: *mut c_void, size: i64)
-    on Object::Session(session.number()); (session, buffer_, size) }
+entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer [let session = session.number(); let buffer_ = buffer_.memory();] (session: Handle, buffer_: *mut c_void, size: c_int)
+    on Object::Session(session.number()); |mpi| imp::session::session_attach_buffer(mpi, session, buffer_, i64::from(size)) }
+entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c [let session = session.number(); let buffer_ = buffer_.memory();] (session: Handle, buffer_: *mut c_void, size: i64)
+    on Object::Session(session.number()); |mpi| imp::session::session_attach_buffer(mpi, session, buffer_, size) }
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler [let session = session.number(); let errorcode = code_in(errorcode);] (session: Handle, errorcode: c_int)
     on Object::Session(session.number()); |mpi| imp::session::session_call_errhandler(mpi, session, errorcode) }
 anytime! { MPI_Session_create_errhandler PMPI_Session_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (session_errhandler_fn: Function, errhandler: *mut Handle)
     on Object::None; |mpi| { given(errhandler)?; imp::session::session_create_errhandler::<Interface>(mpi, session_errhandler_fn, errhandler) } }
-missing! { MPI_Session_detach_buffer PMPI_Session_detach_buffer (session: Handle, buffer_addr: *mut c_void, size: *mut c_int)
-    on Object::Session(session.number()); (session, buffer_addr, size) }
-missing! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c (session: Handle, buffer_addr: *mut c_void, size: *mut i64)
-    on Object::Session(session.number()); (session, buffer_addr, size) }
+entry! { MPI_Session_detach_buffer PMPI_Session_detach_buffer [let session = session.number(); let mut buffer_addr_io = OutBuffer::new(buffer_addr); let buffer_addr = buffer_addr_io.at();] (session: Handle, buffer_addr: *mut c_void, size: *mut c_int)
+    on Object::Session(session.number()); |mpi| { given(buffer_addr)?; given(size)?; imp::session::session_detach_buffer(mpi, session, buffer_addr, OutCount::from(size)) } }
+entry! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c [let session = session.number(); let mut buffer_addr_io = OutBuffer::new(buffer_addr); let buffer_addr = buffer_addr_io.at();] (session: Handle, buffer_addr: *mut c_void, size: *mut i64)
+    on Object::Session(session.number()); |mpi| { given(buffer_addr)?; given(size)?; imp::session::session_detach_buffer(mpi, session, buffer_addr, OutCount::from(size)) } }
 entry! { MPI_Session_finalize PMPI_Session_finalize [let mut session_io = OutHandle::of(session, Kind::SESSION); let session = session_io.at();] (session: *mut Handle)
     on Object::Session(Handle::look(session).number()); |mpi| imp::session::session_finalize(mpi, session) }
-missing! { MPI_Session_flush_buffer PMPI_Session_flush_buffer (session: Handle)
-    on Object::Session(session.number()); (session) }
+entry! { MPI_Session_flush_buffer PMPI_Session_flush_buffer [let session = session.number();] (session: Handle)
+    on Object::Session(session.number()); |mpi| mpi.session_flush_buffer(Session(session as u32)) }
 entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler [let session = session.number(); let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (session: Handle, errhandler: *mut Handle)
     on Object::Session(session.number()); |mpi| { given(errhandler)?; let done_ = mpi.session_get_errhandler(Session(session as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_Session_get_info PMPI_Session_get_info [let session = session.number(); let mut info_used_io = OutHandle::new(info_used, Kind::INFO); let info_used = info_used_io.at();] (session: Handle, info_used: *mut Handle)
@@ -34,8 +34,8 @@ entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets [let session = ses
     on Object::Session(session.number()); |mpi| { given(npset_names)?; let done_ = mpi.session_get_num_psets(Session(session as u32), Info(info as u32)); let npset_names_ = done_?; put(npset_names, npset_names_)?; Ok(()) } }
 entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info [let session = session.number(); let mut info_io = OutHandle::new(info, Kind::INFO); let info = info_io.at();] (session: Handle, pset_name: *const c_char, info: *mut Handle)
     on Object::Session(session.number()); |mpi| { given(info)?; let done_ = mpi.session_get_pset_info(Session(session as u32), text(pset_name)?); let info_ = done_?; put(info, info_)?; Ok(()) } }
-missing! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer (session: Handle, request: *mut Handle)
-    on Object::Session(session.number()); (session, request) }
+entry! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer [let session = session.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (session: Handle, request: *mut Handle)
+    on Object::Session(session.number()); |mpi| { given(request)?; let done_ = mpi.session_iflush_buffer(Session(session as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 free! { MPI_Session_init PMPI_Session_init [let info = info.number(); let errhandler = errhandler.number(); let mut session_io = OutHandle::new(session, Kind::SESSION); let session = session_io.at();] (info: Handle, errhandler: Handle, session: *mut Handle) -> code
     { imp::session::session_init(info, errhandler, session) } }
 entry! { MPI_Session_set_errhandler PMPI_Session_set_errhandler [let session = session.number(); let errhandler = errhandler.number();] (session: Handle, errhandler: Handle)
