@@ -1,17 +1,8 @@
 /* Functions of the program that MPI calls, each of which calls MPI again: with messages, objects
  * and collective operations. Prints "rank N: callbacks ok". */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "check.h"
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
+#include <string.h>
 
 static int rank, size, calls;
 

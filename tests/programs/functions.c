@@ -1,16 +1,7 @@
 /* Calls what programs call most, of every kind of object. Prints "rank N: functions ok". */
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "check.h"
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
+#include <string.h>
 
 static int rank, size, copies, deletes, errors, last_code;
 

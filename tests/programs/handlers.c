@@ -1,15 +1,7 @@
 /* Errors of requests go to the handler of their communicator, also when that was freed. Prints
  * "rank N: handlers ok". */
-#include <mpi.h>
-#include <stdio.h>
+#include "check.h"
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
 
 static MPI_Comm called_for = MPI_COMM_NULL;
 static int calls;

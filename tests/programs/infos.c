@@ -1,18 +1,8 @@
 /* Uses infos and an error handler of sessions before the library is initialized, while it runs, and
    after its end. Prints "rank N: infos ok". */
-#include <mpi.h>
-#include <stdio.h>
+#include "check.h"
+
 #include <string.h>
-
-static int failures;
-
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            failures++;                                                                            \
-        }                                                                                          \
-    } while (0)
 
 static int has(MPI_Info info, const char *key, const char *wanted)
 {
@@ -78,8 +68,6 @@ int main(int argc, char **argv)
     MPI_Info_set(late, "key", "value");
     CHECK(has(late, "key", "value"));
     MPI_Info_free(&late);
-    if (failures)
-        return 3;
     printf("rank %d: infos ok\n", rank);
     return 0;
 }

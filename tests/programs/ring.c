@@ -1,6 +1,6 @@
 /* Sends around the ranks, and asks what a program asks first. Prints "rank N: ring ok". */
-#include <mpi.h>
-#include <stdio.h>
+#include "check.h"
+
 #include <string.h>
 
 int main(int argc, char **argv)
@@ -11,22 +11,18 @@ int main(int argc, char **argv)
     MPI_Status status;
 
     MPI_Initialized(&flag);
-    if (flag)
-        return 10;
+    CHECK(!flag);
     MPI_Init(&argc, &argv);
     MPI_Initialized(&flag);
     MPI_Query_thread(&provided);
-    if (!flag || provided < MPI_THREAD_SINGLE)
-        return 11;
+    CHECK(flag && provided >= MPI_THREAD_SINGLE);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Get_version(&version, &subversion);
     MPI_Get_library_version(library, &length);
-    if (version < 4 || strlen(library) != (size_t)length)
-        return 12;
+    CHECK(version >= 4 && strlen(library) == (size_t)length);
     MPI_Get_processor_name(name, &length);
-    if (strlen(name) != (size_t)length || length == 0)
-        return 13;
+    CHECK(strlen(name) == (size_t)length && length > 0);
 
     /* Each rank tells the next its number, and hears that of the one before. */
     MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, 7, MPI_COMM_WORLD, &requests[0]);
@@ -34,18 +30,15 @@ int main(int argc, char **argv)
     MPI_Wait(&requests[0], &status);
     MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
     MPI_Get_count(&status, MPI_INT, &count);
-    if (got != (rank + size - 1) % size || status.MPI_SOURCE != got || status.MPI_TAG != 7 || count != 1)
-        return 14;
-    if (requests[0] != MPI_REQUEST_NULL || requests[1] != MPI_REQUEST_NULL)
-        return 15;
+    CHECK(got == (rank + size - 1) % size && status.MPI_SOURCE == got && status.MPI_TAG == 7 && count == 1);
+    CHECK(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL);
 
     /* A token goes around by calls that block. */
     if (rank == 0) {
         got = 1;
         MPI_Send(&got, 1, MPI_INT, (rank + 1) % size, 8, MPI_COMM_WORLD);
         MPI_Recv(&got, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
-        if (got != size)
-            return 16;
+        CHECK(got == size);
     } else {
         MPI_Recv(&got, 1, MPI_INT, rank - 1, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         got++;
@@ -56,5 +49,6 @@ int main(int argc, char **argv)
     fflush(stdout);
     MPI_Finalize();
     MPI_Finalized(&flag);
-    return flag ? 0 : 17;
+    CHECK(flag);
+    return 0;
 }

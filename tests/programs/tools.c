@@ -1,16 +1,8 @@
 /* The tool interface returns its own error codes, before MPI and during it. Prints
  * "rank N: tools ok". */
-#include <mpi.h>
-#include <stdio.h>
-#include <string.h>
+#include "check.h"
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            return 3;                                                                              \
-        }                                                                                          \
-    } while (0)
+#include <string.h>
 
 int main(int argc, char **argv)
 {
