@@ -133,6 +133,13 @@ pub trait Bootstrap: Send {
     fn appnum(&self) -> Option<i32> {
         None
     }
+    /// Returns the most processes that the launcher expects there to be, if it tells and limits them.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn universe_size(&mut self) -> Result<Option<u32>, BootstrapError> {
+        Ok(Some(self.size()))
+    }
     /// Names the launcher and its protocol, for people.
     fn launcher(&self) -> &'static str {
         "not known"
@@ -223,6 +230,9 @@ impl Bootstrap for ProcessManager {
     }
     fn appnum(&self) -> Option<i32> {
         Some(ProcessManager::appnum(self))
+    }
+    fn universe_size(&mut self) -> Result<Option<u32>, BootstrapError> {
+        Ok(ProcessManager::universe_size(self)?)
     }
     fn launcher(&self) -> &'static str {
         ProcessManager::launcher(self)

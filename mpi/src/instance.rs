@@ -35,6 +35,7 @@ pub struct Mpi {
     level: i32,
     main: ThreadId,
     appnum: Option<i32>,
+    universe: Option<u32>,
 }
 
 /// The device, the objects and the requests, which the lock protects.
@@ -72,6 +73,7 @@ impl Mpi {
             return Err(MpiError::new(Class::ARG, text));
         }
         let waker = if required == THREAD_MULTIPLE { Some(dev.waker()?) } else { None };
+        let size = dev.size();
         let objects = Objects::new(&mut dev, Arc::clone(&anytime))?;
         Ok(Mpi {
             state: Mutex::new(Some(State { dev, objects, requests: Requests::default() })),
@@ -81,6 +83,7 @@ impl Mpi {
             level: required,
             main: std::thread::current().id(),
             appnum: None,
+            universe: Some(size),
         })
     }
 
@@ -92,8 +95,11 @@ impl Mpi {
         let mut builder = Builder::from_env()?;
         log::begin(&mut builder)?;
         let (launcher, appnum) = (builder.launcher(), builder.appnum());
+        let universe = builder.universe_size()?;
         let mut mpi = Mpi::init(builder, required, anytime)?;
         mpi.appnum = appnum;
+        // A launcher may count processors, of which there may be fewer than processes.
+        mpi.universe = universe.max(mpi.universe).filter(|_| universe.is_some());
         mpi.with(|s| {
             log::tell_start(&s.dev, launcher);
             Ok(())
@@ -104,6 +110,11 @@ impl Mpi {
     /// The number of this process's program in its job, if the process manager counts programs.
     pub(crate) fn appnum(&self) -> Option<i32> {
         self.appnum
+    }
+
+    /// The most processes that the launcher expects there to be, if it tells and limits them.
+    pub(crate) fn universe_size(&self) -> Option<u32> {
+        self.universe
     }
 
     /// The error codes of this process.

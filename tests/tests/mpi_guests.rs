@@ -116,6 +116,21 @@ fn programs_of_a_job_know_their_number() {
 }
 
 #[test]
+fn programs_know_the_size_of_the_universe() {
+    let program = prefix().compiled("appnum.c");
+    for starter in [Starter::Nmrun, Starter::Hydra] {
+        let test = "programs_know_the_size_of_the_universe";
+        for (asked, told) in [("9", "9"), ("1", "3")] {
+            let Some(job) = prefix().job(test, starter, 3, &program) else { continue };
+            let mut with = Command::new(job.get_program());
+            with.args(["-usize", asked]).args(job.get_args()).args(["0", told]);
+            with.env("LD_LIBRARY_PATH", prefix().file("lib"));
+            run(&mut with).expect_ok("appnum", 3);
+        }
+    }
+}
+
+#[test]
 fn the_library_says_what_it_is_when_asked() {
     let program = prefix().compiled("ring.c");
     for (starter, launcher) in [(Starter::Nmrun, "nmrun (PMI-1)"), (Starter::Hydra, "PMI-1")] {

@@ -135,6 +135,14 @@ impl Builder {
         self.boot.appnum()
     }
 
+    /// Returns the most processes that the launcher expects there to be, if it tells and limits them.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    pub fn universe_size(&mut self) -> Result<Option<u32>> {
+        self.boot.universe_size().map_err(|e| Error::Launcher(e.to_string()))
+    }
+
     /// Names the launcher and its protocol, for people.
     pub fn launcher(&self) -> &'static str {
         self.boot.launcher()

@@ -167,7 +167,9 @@ impl Mpi {
             // Every process can do what the C language offers.
             Keyval::IO => ANY_SOURCE.into(),
             Keyval::WTIME_IS_GLOBAL => 0,
-            Keyval::UNIVERSE_SIZE => self.with(|s| Ok(s.dev.size()))?.into(),
+            Keyval::UNIVERSE_SIZE => {
+                return Ok(self.universe_size().map(|size| AttrValue::Integer(size.into())));
+            }
             Keyval::LASTUSEDCODE => self.codes().last_used().into(),
             Keyval::APPNUM => return Ok(self.appnum().map(|number| AttrValue::Integer(number.into()))),
             _ => return Err(invalid(keyval)),

@@ -310,6 +310,23 @@ impl PmiClient {
         self.ask_attribute(name)
     }
 
+    /// Returns the most ranks that the launcher expects there to be (`MPI_UNIVERSE_SIZE`); `None` if
+    /// it does not tell, or sets no limit.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher fails.
+    pub fn universe_size(&mut self) -> Result<Option<u32>, PmiError> {
+        self.check_idle("asking for the size of the universe")?;
+        match self.version {
+            Version::V1 => {
+                self.settle()?;
+                v1::universe_size(&mut self.exchange)
+            }
+            Version::V2 => Ok(self.attribute("universeSize")?.and_then(|size| size.parse().ok())),
+        }
+    }
+
     fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
         const DOING: &str = "storing a value (put)";
         let (request, reply) = match self.version {

@@ -13,6 +13,7 @@ struct Dialect {
     maxes: &'static str,
     appnum: &'static str,
     name: &'static str,
+    universe: &'static str,
     put: &'static str,
     miss: &'static str,
     hit: &'static str,
@@ -25,6 +26,7 @@ const HYDRA4: Dialect = Dialect {
     maxes: "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024",
     appnum: "cmd=appnum appnum=0",
     name: "cmd=my_kvsname kvsname=kvs_5050_0_2049869077_vm",
+    universe: "cmd=universe_size size=9",
     put: "cmd=put_result rc=0 msg=success",
     miss: "cmd=get_result rc=-1 msg=key_nope_not_found value=unknown",
     hit: "cmd=get_result rc=0 msg=success value=",
@@ -37,6 +39,7 @@ const HYDRA5: Dialect = Dialect {
     maxes: "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
     appnum: "cmd=appnum rc=0 appnum=0",
     name: "cmd=my_kvsname rc=0 kvsname=kvs_5796_0_1299685124_vm",
+    universe: "cmd=universe_size rc=0 size=9",
     put: "cmd=put_result rc=0",
     miss: "cmd=get_result rc=14",
     hit: "cmd=get_result rc=0 value=",
@@ -49,6 +52,7 @@ const SLURM: Dialect = Dialect {
     maxes: "cmd=maxes rc=0 kvsname_max=1024 keylen_max=1024 vallen_max=1024",
     appnum: "cmd=appnum rc=0 appnum=0",
     name: "cmd=my_kvsname rc=0 kvsname=1.0",
+    universe: "cmd=universe_size rc=0 size=9",
     put: "cmd=put_result rc=0",
     miss: "cmd=get_result rc=1",
     hit: "cmd=get_result rc=0 value=",
@@ -70,6 +74,7 @@ fn serve(dialect: Dialect, stream: UnixStream) -> JoinHandle<Vec<String>> {
                 "get_maxes" => dialect.maxes.to_owned(),
                 "get_appnum" => dialect.appnum.to_owned(),
                 "get_my_kvsname" => dialect.name.to_owned(),
+                "get_universe_size" => dialect.universe.to_owned(),
                 "put" => {
                     let (key, value) = (words.get("key").unwrap(), words.get("value").unwrap());
                     kvs.insert(key.to_owned(), value.to_owned());
@@ -107,6 +112,7 @@ fn every_dialect_is_understood() {
         assert_eq!((client.rank(), client.size(), client.appnum()), (1, 4, 0));
         assert!(dialect.name.ends_with(client.kvsname()));
         assert_eq!(client.maxes().value, 1024);
+        assert_eq!(client.universe_size().unwrap(), Some(9));
         assert_eq!(client.get_str("nope").unwrap(), None);
         assert_eq!(client.get_bytes("nope").unwrap(), None);
         client.put_str("PMI_process_mapping", "(vector,(0,1,1))").unwrap();
@@ -126,6 +132,15 @@ fn every_dialect_is_understood() {
         assert!(requests.iter().all(|line| line.len() < MAX_REQUEST));
         assert!(!requests.iter().any(|line| line.ends_with("value=")), "an empty value");
     }
+}
+
+#[test]
+fn a_universe_without_a_limit_has_no_size() {
+    let (client, _server) = start(Dialect { universe: "cmd=universe_size size=-1", ..HYDRA4 });
+    assert_eq!(client.unwrap().universe_size().unwrap(), None);
+    let (client, _server) = start(Dialect { universe: "cmd=universe_size", ..HYDRA4 });
+    let error = client.unwrap().universe_size().unwrap_err().to_string();
+    assert!(error.contains("there is no size"), "{error}");
 }
 
 #[test]

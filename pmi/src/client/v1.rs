@@ -38,6 +38,17 @@ pub(super) fn start(exchange: &mut Exchange) -> Result<Job, PmiError> {
     Ok(Job { name, appnum, maxes })
 }
 
+/// Asks for the size of the universe. A negative one says that there is no limit.
+pub(super) fn universe_size(exchange: &mut Exchange) -> Result<Option<u32>, PmiError> {
+    const DOING: &str = "asking for the size of the universe (get_universe_size)";
+    let text = exchange.ask(DOING, "cmd=get_universe_size\n", "universe_size")?;
+    exchange.accept_if_told(DOING, &text)?;
+    let Some(size) = exchange.parse(DOING, &text)?.number::<i64>("size") else {
+        return Err(exchange.malformed(DOING, &text, "there is no size"));
+    };
+    Ok(u32::try_from(size).ok())
+}
+
 pub(super) fn put(job: &str, key: &str, value: &str) -> String {
     format!("cmd=put kvsname={job} key={key} value={value}\n")
 }

@@ -124,6 +124,7 @@ fn every_dialect_is_understood() {
         assert!(dialect.job.contains(client.kvsname()) && client.version() == Version::V2);
         assert!(client.attribute("PMI_process_mapping").unwrap().unwrap().starts_with("(vector"));
         assert_eq!(client.attribute("PMI_dead_processes").unwrap(), None);
+        assert_eq!(client.universe_size().unwrap(), None, "these servers do not tell");
         let value: Vec<u8> = (0..5000u32).map(|i| (i % 253) as u8).collect();
         client.put_bytes("card-1", &value).unwrap();
         client.put_bytes("empty", b"").unwrap();

@@ -43,6 +43,7 @@ pub(crate) struct PmixClient {
     rank: u32,
     size: u32,
     appnum: i32,
+    universe: Option<u32>,
     local_ranks: u32,
     /// Node of each rank, once asked for; inner `None` if the launcher does not tell.
     nodes: OnceCell<Option<Vec<u32>>>,
@@ -81,6 +82,7 @@ impl PmixClient {
         })?;
         // A launcher may not know these.
         let appnum = number(rank, c"pmix.appnum").ok().and_then(|n| i32::try_from(n).ok()).unwrap_or(-1);
+        let universe = number(RANK_WILDCARD, c"pmix.univ.size").ok().and_then(|n| u32::try_from(n).ok());
         let local = number(RANK_WILDCARD, c"pmix.local.size").ok().and_then(|n| u32::try_from(n).ok());
         let local_ranks = local.unwrap_or(1).clamp(1, size);
         let recoverable = number(RANK_WILDCARD, c"pmix.recover").is_ok_and(|yes| yes != 0);
@@ -95,6 +97,7 @@ impl PmixClient {
             rank,
             size,
             appnum,
+            universe,
             local_ranks,
             nodes: OnceCell::new(),
             own: HashSet::new(),
@@ -182,6 +185,10 @@ impl Backend for PmixClient {
 
     fn appnum(&self) -> i32 {
         self.appnum
+    }
+
+    fn universe_size(&mut self) -> Result<Option<u32>, PmiError> {
+        Ok(self.universe)
     }
 
     fn launcher(&self) -> &'static str {

@@ -11,6 +11,8 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     fn size(&self) -> u32;
     fn job_id(&self) -> &str;
     fn appnum(&self) -> i32;
+    /// Returns the size of the universe, if the launcher tells and limits it.
+    fn universe_size(&mut self) -> Result<Option<u32>, PmiError>;
     /// Names the launcher, as far as it is known, and its protocol.
     fn launcher(&self) -> &'static str;
     fn is_singleton(&self) -> bool {

@@ -131,6 +131,16 @@ impl ProcessManager {
         self.backend.appnum()
     }
 
+    /// Returns the most ranks that the launcher expects there to be (MPI_UNIVERSE_SIZE); `None` if it
+    /// does not tell, or sets no limit.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher fails.
+    pub fn universe_size(&mut self) -> Result<Option<u32>, PmiError> {
+        self.speak("universe_size")?.universe_size()
+    }
+
     /// Returns true if there is no launcher and this process is the whole job.
     pub fn is_singleton(&self) -> bool {
         self.backend.is_singleton()

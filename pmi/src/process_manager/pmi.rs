@@ -58,6 +58,10 @@ impl Backend for Pmi {
         self.client.appnum()
     }
 
+    fn universe_size(&mut self) -> Result<Option<u32>, PmiError> {
+        self.client.universe_size()
+    }
+
     fn launcher(&self) -> &'static str {
         match self.client.version() {
             Version::V1 if self.is_of_nmrun() => "nmrun (PMI-1)",

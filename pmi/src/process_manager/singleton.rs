@@ -43,6 +43,10 @@ impl Backend for Singleton {
         0
     }
 
+    fn universe_size(&mut self) -> Result<Option<u32>, PmiError> {
+        Ok(Some(1))
+    }
+
     fn launcher(&self) -> &'static str {
         "none"
     }

@@ -14,6 +14,7 @@ fn a_singleton_has_everything_a_job_has() {
     is_send::<ProcessManager>();
     let mut pm = ProcessManager::singleton();
     assert!(pm.is_singleton());
+    assert_eq!(pm.universe_size().unwrap(), Some(1));
     assert_eq!((pm.rank(), pm.size(), pm.appnum(), pm.local_ranks()), (0, 1, 0, 1));
     assert_eq!((pm.node_of(0), pm.node_of(1)), (Some(0), None));
     assert_eq!((pm.fd(), pm.process_mapping()), (None, None));
