@@ -1,5 +1,6 @@
 //! Error handlers: what is done with an error of a call.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use crate::error::Result;
 use crate::handle::{Errhandler, Table};
 
 /// An error handler of the program.
-pub trait UserErrhandler: Send + Sync {
+pub trait UserErrhandler: Any + Send + Sync {
     /// Handles an error of an object, by its handle and the error's code.
     fn call(&self, object: u32, code: i32);
 }
@@ -59,8 +60,8 @@ impl Errhandlers {
     /// Creates the predefined handlers.
     pub fn new() -> Errhandlers {
         let handler = |handler| Some(Counted { handler, uses: 1 });
-        // The third of this interface throws exceptions of C++, whose bindings are not there.
-        let predefined = [handler(Handler::Fatal), handler(Handler::Return), None, handler(Handler::Abort)];
+        // By the third of MPICH's interface the bindings of C++ throw, once the call has returned.
+        let predefined = [Handler::Fatal, Handler::Return, Handler::Return, Handler::Abort].map(handler);
         Errhandlers { table: Table::with_predefined(predefined) }
     }
 

@@ -33,6 +33,19 @@ macro_rules! absent {
     };
 }
 
+exported! { MPII_Op_set_cxx(op: c_int, function: Function) -> c_int {
+    calls::run("MPII_Op_set_cxx", Object::None, |mpi| {
+        // SAFETY: the bindings pass their function for operations.
+        unsafe { imp::op::op_set_cxx::<Interface>(mpi, op, function) }
+    })
+} }
+exported! { MPII_Errhandler_set_cxx(errhandler: c_int, function: Function) -> c_int {
+    calls::run("MPII_Errhandler_set_cxx", Object::None, |mpi| {
+        // SAFETY: the bindings pass their function for error handlers.
+        unsafe { imp::error::errhandler_set_cxx::<Interface>(mpi, errhandler, function) }
+    })
+} }
+
 absent! {
     MPII_Comm_get_attr(comm: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
     MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
@@ -42,8 +55,6 @@ absent! {
     MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
     MPII_Keyval_set_proxy(keyval: c_int, copy: Function, delete: Function);
     MPII_Grequest_set_lang_f77(request: c_int);
-    MPII_Op_set_cxx(op: c_int, function: Function);
-    MPII_Errhandler_set_cxx(errhandler: c_int, function: Function);
     QMPI_Register_tool_name(name: *const c_char, init: Function);
     QMPI_Register_tool_storage(tool: c_int, storage: *mut c_void);
     QMPI_Register_function(tool: c_int, function: c_int, pointer: Function);

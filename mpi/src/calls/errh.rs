@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::errh::{Handler, UserErrhandler};
-use crate::error::Result;
+use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Errhandler};
 use crate::instance::Mpi;
 use crate::objects::Objects;
@@ -16,6 +16,20 @@ fn handler(objects: &Objects, comm: Comm) -> Option<Handler> {
 }
 
 impl Mpi {
+    /// Returns the function of an error handler of the program.
+    ///
+    /// # Errors
+    /// A bad handle, a predefined error handler.
+    pub fn errhandler_function(&self, errhandler: Errhandler) -> Result<Arc<dyn UserErrhandler>> {
+        match self.anytime().errhandlers().get(errhandler)? {
+            Handler::User(function) => Ok(function),
+            predefined => {
+                let text = format!("the error handler {predefined:?} is predefined: it has no function");
+                Err(MpiError::new(Class::ERRHANDLER, text))
+            }
+        }
+    }
+
     /// Creates an error handler of a function (`MPI_Comm_create_errhandler`).
     ///
     /// # Errors

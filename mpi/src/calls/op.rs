@@ -9,7 +9,7 @@ use crate::datatype::{Buf, external};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Datatype, Op};
 use crate::instance::Mpi;
-use crate::op::UserOp;
+use crate::op::{Operation, UserOp};
 
 impl Mpi {
     /// Creates an operation of a function of the program (`MPI_Op_create`).
@@ -28,6 +28,20 @@ impl Mpi {
         self.with(|s| s.objects.ops.free(*op))?;
         *op = Op::NULL;
         Ok(())
+    }
+
+    /// Returns the function of an operation of the program.
+    ///
+    /// # Errors
+    /// A bad handle, a predefined operation.
+    pub fn op_function(&self, op: Op) -> Result<Arc<dyn UserOp>> {
+        match self.with(|s| s.objects.ops.get(op))? {
+            Operation::User { function, .. } => Ok(function),
+            Operation::Builtin(builtin) => {
+                let text = format!("{} is predefined: it has no function of the program", builtin.name());
+                Err(MpiError::new(Class::OP, text))
+            }
+        }
     }
 
     /// Returns true if the order of operands does not matter (`MPI_Op_commutative`).

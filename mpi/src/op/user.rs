@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code)]
 
+use std::any::Any;
+
 use crate::handle::Datatype;
 
 /// An operation of the program.
-pub trait UserOp: Send + Sync {
+pub trait UserOp: Any + Send + Sync {
     /// Sets each of `count` elements of `inout` to `input op inout`.
     ///
     /// # Safety

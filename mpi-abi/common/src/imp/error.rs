@@ -1,7 +1,8 @@
 //! Error handlers, codes and texts.
 
 use core::ffi::{c_char, c_int};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use netmod_mpi::handle::{Comm, Errhandler, Session};
 use netmod_mpi::{Anytime, Class, Mpi, MpiError, Result, UserErrhandler};
@@ -16,15 +17,30 @@ const ERROR_TEXT: usize = 512;
 /// An error handler in C: it gets the object and the code by address.
 type ErrhandlerFn<H> = unsafe extern "C-unwind" fn(*mut H, *mut c_int, ...);
 
+/// A function of the bindings of C++, which calls an error handler of the program in that language:
+/// with the kind of the object, the object, the code, and the function.
+type CxxFn<H> = unsafe extern "C-unwind" fn(c_int, *mut H, *mut c_int, ErrhandlerFn<H>);
+/// The kind of communicators, the only objects whose handlers are called so far.
+const COMM: c_int = 0;
+
 /// An error handler of the program.
-struct InC<A: Abi>(ErrhandlerFn<A::Handle>);
+struct InC<A: Abi> {
+    function: ErrhandlerFn<A::Handle>,
+    /// Once the bindings of C++ have said so, they call it.
+    cxx: OnceLock<CxxFn<A::Handle>>,
+}
 
 impl<A: Abi> UserErrhandler for InC<A> {
     fn call(&self, object: u32, code: i32) {
         let (mut object, mut code) = (A::comm(Comm(object)), A::code_out(code));
         // SAFETY: the program gave this function for objects of this kind; both addresses are of
         // this frame.
-        unsafe { (self.0)(&raw mut object, &raw mut code) }
+        unsafe {
+            match self.cxx.get() {
+                Some(cxx) => cxx(COMM, &raw mut object, &raw mut code, self.function),
+                None => (self.function)(&raw mut object, &raw mut code),
+            }
+        }
     }
 }
 
@@ -34,7 +50,25 @@ fn handler<A: Abi>(function: Function) -> Result<Arc<dyn UserErrhandler>> {
     // SAFETY: the program passes a function of this type, as the standard wants it.
     let function =
         unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), ErrhandlerFn<A::Handle>>(function) };
-    Ok(Arc::new(InC::<A>(function)))
+    Ok(Arc::new(InC::<A> { function, cxx: OnceLock::new() }))
+}
+
+/// Makes the bindings of C++ call the function of an error handler.
+///
+/// # Safety
+/// `cxx` calls such functions.
+pub unsafe fn errhandler_set_cxx<A: Abi>(mpi: &Mpi, errhandler: c_int, cxx: Function) -> Result<()> {
+    let cxx = cxx.ok_or_else(|| MpiError::new(Class::ARG, "the function of the bindings is NULL"))?;
+    // SAFETY: as the caller promises.
+    let cxx = unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), CxxFn<A::Handle>>(cxx) };
+    let function = mpi.errhandler_function(Errhandler(errhandler as u32))?;
+    let function: &dyn Any = &*function;
+    let Some(handler) = function.downcast_ref::<InC<A>>() else {
+        return Err(MpiError::new(Class::ERRHANDLER, "the error handler is not one of this interface"));
+    };
+    // A second call is the same bindings'.
+    let _ = handler.cxx.set(cxx);
+    Ok(())
 }
 
 /// Functions that make an error handler; its object is of the kind that the program uses it for.

@@ -1,9 +1,10 @@
 //! Operations of the program.
 
 use core::ffi::c_int;
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
-use netmod_mpi::handle::Datatype;
+use netmod_mpi::handle::{Datatype, Op};
 use netmod_mpi::op::UserOp;
 use netmod_mpi::{Class, Mpi, MpiError, Result, on_stderr};
 
@@ -13,9 +14,13 @@ use crate::convert::{Function, put};
 type UserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut c_int, *mut H);
 type LargeUserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut i64, *mut H);
 
+/// A function of the bindings of C++, which calls an operation of the program in that language.
+type CxxFn<H> = unsafe extern "C-unwind" fn(*const u8, *mut u8, c_int, H, UserFn<H>);
+
 /// A function of the program, in the form that it was given in.
 enum Operation<A: Abi> {
-    Int(UserFn<A::Handle>),
+    /// Once the bindings of C++ have said so, they call it.
+    Int(UserFn<A::Handle>, OnceLock<CxxFn<A::Handle>>),
     Large(LargeUserFn<A::Handle>),
 }
 
@@ -30,7 +35,7 @@ impl<A: Abi> UserOp for Operation<A> {
                 // the caller promises.
                 unsafe { function(input, inout, &raw mut count, &raw mut handle) }
             }
-            Operation::Int(function) => {
+            Operation::Int(function, ref cxx) => {
                 let Ok(mut count) = c_int::try_from(count) else {
                     on_stderr(&format_args!(
                         "an operation that was made by MPI_Op_create gets {count} elements at once, \
@@ -39,7 +44,12 @@ impl<A: Abi> UserOp for Operation<A> {
                     std::process::abort()
                 };
                 // SAFETY: as above.
-                unsafe { function(input, inout, &raw mut count, &raw mut handle) }
+                unsafe {
+                    match cxx.get() {
+                        Some(cxx) => cxx(input, inout, count, handle, function),
+                        None => function(input, inout, &raw mut count, &raw mut handle),
+                    }
+                }
             }
         }
     }
@@ -51,17 +61,41 @@ pub unsafe fn op_create<A: Abi>(
     commutes: c_int,
     result: *mut c_int,
 ) -> Result<()> {
-    type Any = unsafe extern "C-unwind" fn();
+    type AnyFn = unsafe extern "C-unwind" fn();
     let function =
         function.ok_or_else(|| MpiError::new(Class::ARG, "the function of the operation is NULL"))?;
     // SAFETY: the program passes a function of this type, as the standard wants it.
     let operation = unsafe {
         match large {
-            true => Operation::<A>::Large(core::mem::transmute::<Any, LargeUserFn<A::Handle>>(function)),
-            false => Operation::Int(core::mem::transmute::<Any, UserFn<A::Handle>>(function)),
+            true => Operation::<A>::Large(core::mem::transmute::<AnyFn, LargeUserFn<A::Handle>>(function)),
+            false => {
+                let function = core::mem::transmute::<AnyFn, UserFn<A::Handle>>(function);
+                Operation::Int(function, OnceLock::new())
+            }
         }
     };
     let made = mpi.op_create(Arc::new(operation), commutes != 0)?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
+}
+
+/// Makes the bindings of C++ call the function of an operation.
+///
+/// # Safety
+/// `cxx` calls such functions: with both buffers, the count, the type, and the function.
+pub unsafe fn op_set_cxx<A: Abi>(mpi: &Mpi, op: c_int, cxx: Function) -> Result<()> {
+    type AnyFn = unsafe extern "C-unwind" fn();
+    let cxx = cxx.ok_or_else(|| MpiError::new(Class::ARG, "the function of the bindings is NULL"))?;
+    // SAFETY: as the caller promises.
+    let cxx = unsafe { core::mem::transmute::<AnyFn, CxxFn<A::Handle>>(cxx) };
+    let function = mpi.op_function(Op(op as u32))?;
+    let function: &dyn Any = &*function;
+    match function.downcast_ref::<Operation<A>>() {
+        Some(Operation::Int(_, slot)) => {
+            // A second call is the same bindings'.
+            let _ = slot.set(cxx);
+            Ok(())
+        }
+        _ => Err(MpiError::new(Class::OP, "the bindings of C++ have no operations with large counts")),
+    }
 }
