@@ -133,7 +133,7 @@ pub trait Bootstrap: Send {
     fn appnum(&self) -> Option<i32> {
         None
     }
-    /// Returns the most processes that the launcher expects there to be, if it tells and limits them.
+    /// Returns the most processes that the launcher expects, if it tells and limits them.
     ///
     /// # Errors
     /// What the process manager says.

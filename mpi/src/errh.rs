@@ -60,7 +60,7 @@ impl Errhandlers {
     /// Creates the predefined handlers.
     pub fn new() -> Errhandlers {
         let handler = |handler| Some(Counted { handler, uses: 1 });
-        // By the third of MPICH's interface the bindings of C++ throw, once the call has returned.
+        // The third is MPICH's for C++, whose bindings throw once the call has returned.
         let predefined = [Handler::Fatal, Handler::Return, Handler::Return, Handler::Abort].map(handler);
         Errhandlers { table: Table::with_predefined(predefined) }
     }

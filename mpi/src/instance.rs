@@ -112,7 +112,7 @@ impl Mpi {
         self.appnum
     }
 
-    /// The most processes that the launcher expects there to be, if it tells and limits them.
+    /// The most processes that the launcher expects, if it tells and limits them.
     pub(crate) fn universe_size(&self) -> Option<u32> {
         self.universe
     }

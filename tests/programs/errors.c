@@ -1,15 +1,7 @@
 /* Classes, codes and texts of errors that the program adds and removes. Prints "rank N: errors ok". */
-#include <mpi.h>
-#include <stdio.h>
-#include <string.h>
+#include "check.h"
 
-#define CHECK(what)                                                                                \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);                     \
-            MPI_Abort(MPI_COMM_WORLD, 3);                                                          \
-        }                                                                                          \
-    } while (0)
+#include <string.h>
 
 static int class_of(int code)
 {

@@ -1,11 +1,12 @@
-//! Programs on the MPI library: our own, and others as their packages have them.
+//! Programs of our own on the MPI library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use netmod_tests::jobs::launch::{JOB_LIMIT, find_program, run, run_within, skip};
-use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed, mpi4py, wheel_program};
+use netmod_tests::factory::{NetmodFactory, Ofi};
+use netmod_tests::jobs::launch::{find_program, run, skip};
+use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 const STARTERS: [Starter; 2] = [Starter::Nmrun, Starter::Hydra];
@@ -100,6 +101,22 @@ fn errors_that_the_program_adds_and_removes() {
 }
 
 #[test]
+fn messages_of_every_length_over_each_netmod() {
+    let test = "messages_of_every_length_over_each_netmod";
+    let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };
+    let netmods = ["shm,tcp", "tcp", "ofi"].into_iter().filter(|n| *n != "ofi" || ofi.is_available(test));
+    for netmod in netmods {
+        // Both interfaces, each with another longest eager message.
+        for (abi, ranks, eager) in [(Abi::Mpich, 2, "20000"), (Abi::Standard, 3, "131072")] {
+            let program = prefix().compiled_for(abi, "lengths.c");
+            let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
+            job.env("NETMOD", netmod).env("NETMOD_OFI_PROVIDER", "tcp").env("NETMOD_EAGER_MAX", eager);
+            run(job.arg(eager)).expect_ok("lengths", ranks);
+        }
+    }
+}
+
+#[test]
 fn errors_of_requests_go_to_the_handler_of_their_communicator() {
     ok("errors_of_requests_go_to_the_handler_of_their_communicator", "handlers.c", "handlers", 2);
 }
@@ -163,58 +180,4 @@ fn a_call_before_the_beginning_ends_the_process_and_is_told() {
     let done = run(Command::new(program).env("LD_LIBRARY_PATH", prefix().file("lib")));
     assert!(!done.status.success(), "{done}");
     assert!(done.output.contains("MPI_Comm_rank was called before MPI_Init"), "{done}");
-}
-
-#[test]
-fn netpipe() {
-    let Some(program) = find_program("NPmpich2") else {
-        return skip("SKIPPED: netpipe: NPmpich2 not installed (apt-get install netpipe-mpich2)");
-    };
-    for starter in STARTERS {
-        let Some(mut job) = prefix().job("netpipe", starter, 2, &program) else { continue };
-        let results = std::env::temp_dir().join(format!("netmod-netpipe-{}", std::process::id()));
-        // Messages of 5 bytes to 48 KiB, whose bytes are checked, and few of each.
-        let done = run(job.args(["-i", "-n", "3", "-u", "65536", "-o"]).arg(&results));
-        assert!(done.status.success() && done.output.contains("49153 bytes"), "{done}");
-        assert_eq!(done.output.matches("Integrity check passed").count(), 28, "{done}");
-        let _ = std::fs::remove_file(&results);
-    }
-}
-
-#[test]
-fn imb_mpi1() {
-    let Some(program) = wheel_program("imb_mpi1", "IMB-MPI1") else { return };
-    for (starter, ranks, tests) in [
-        (Starter::Nmrun, 2, &["PingPong", "Sendrecv", "Allreduce"][..]),
-        (Starter::Nmrun, 3, &["Bcast", "Allgather", "Alltoall", "Reduce", "Barrier"]),
-        (Starter::Hydra, 2, &["PingPong", "Allreduce"]),
-    ] {
-        let Some(mut job) = prefix().job("imb_mpi1", starter, ranks, &program) else { continue };
-        job.args(tests).args(["-iter", "3", "-msglog", "0:14", "-npmin", &ranks.to_string()]);
-        let done = run(&mut job);
-        assert!(done.status.success(), "{done}");
-        for test in tests {
-            assert!(done.output.contains(&format!("# Benchmarking {test}")), "{test}: {done}");
-        }
-        assert!(done.output.contains("All processes entering MPI_Finalize"), "{done}");
-    }
-}
-
-#[test]
-fn mpi_for_python() {
-    let Some((python, folder)) = mpi4py("mpi_for_python") else { return };
-    let mut first = Command::new(&python);
-    first.args(["-c", "from mpi4py import MPI; print(MPI.Get_library_version())"]);
-    first.env("PYTHONPATH", &folder).env("MPI4PY_LIBMPI", prefix().file("lib/libmpi.so.12"));
-    let done = run_within(&mut first, JOB_LIMIT);
-    assert!(done.status.success() && done.output.contains("netmod"), "{done}");
-    for starter in STARTERS {
-        for (bench, answer) in [("helloworld", "Hello, World! I am process"), ("ringtest", "time for")] {
-            let Some(mut job) = prefix().job("mpi_for_python", starter, 3, &python) else { continue };
-            job.args(["-m", "mpi4py.bench", bench]).env("PYTHONPATH", &folder);
-            job.env("MPI4PY_LIBMPI", prefix().file("lib/libmpi.so.12"));
-            let done = run(&mut job);
-            assert!(done.status.success() && done.output.contains(answer), "{bench}: {done}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
 use crate::tests::run as tests;
 use crate::vm::{self, Machine};
-use crate::{disk, jobs, libfabric, mpi4py, suite};
+use crate::{disk, jobs, lammps, libfabric, mpi4py, suite};
 
 /// Seconds for each fuzz target. The time that the seed comes from differs with each run.
 const FUZZ_SECONDS: &str = "2";
@@ -91,6 +91,7 @@ struct Tools {
     mpi4py: Option<PathBuf>,
     /// The folder of mpi4py's tests, if the suites of others are there.
     suites: Option<PathBuf>,
+    lammps: Option<PathBuf>,
     machine: Option<Machine>,
     aarch64: Option<Aarch64>,
 }
@@ -102,6 +103,7 @@ impl Tools {
         let second_libfabric = libfabric::second(options).map_err(|why| skipped.push(why)).ok();
         let mpi4py = mpi4py::folder(options).map_err(|why| skipped.push(why)).ok();
         let suites = suite::fetch(options).map_err(|why| skipped.push(why)).ok();
+        let lammps = lammps::folder(options).map_err(|why| skipped.push(why)).ok();
         let (mut machine, mut aarch64) = (None, None);
         // Missing parts are among the skipped already.
         if all_there(VM) {
@@ -113,7 +115,7 @@ impl Tools {
         if options.no_skip && !skipped.is_empty() {
             return Err(format!("cannot test {}", skipped.join("; ")));
         }
-        Ok(Tools { second_libfabric, mpi4py, suites, machine, aarch64 })
+        Ok(Tools { second_libfabric, mpi4py, lammps, suites, machine, aarch64 })
     }
 }
 
@@ -138,6 +140,7 @@ impl Log {
         variables.extend(tools.second_libfabric.clone().map(|library| (libfabric::VARIABLE, library)));
         variables.extend(tools.mpi4py.clone().map(|folder| (mpi4py::VARIABLE, folder)));
         variables.extend(tools.suites.clone().map(|folder| (suite::PYTHON_TESTS, folder)));
+        variables.extend(tools.lammps.clone().map(|folder| (lammps::VARIABLE, folder)));
         Ok(Log { folder, skipped, variables })
     }
 

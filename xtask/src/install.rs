@@ -42,6 +42,9 @@ pub(crate) const NEEDS: &[Need] = &[
     need("mpicc.mpich", "libmpich-dev", "the comparison with MPICH (cargo xtask peers)"),
     need("libmpich.so.12", "libmpich12", "the exported names of the MPI library against MPICH's"),
     need("NPmpich2", "netpipe-mpich2", "NetPIPE on the MPI library"),
+    need("scalapack/mpich-tests/xdinv", "scalapack-mpi-test", "ScaLAPACK's tests on the MPI library"),
+    need("eztrace", "eztrace", "a tool between programs and the MPI library"),
+    need("libomp.so.5", "libomp5-14", "IMB-MT on the MPI library"),
     need("nm", "binutils", "the exported names of the MPI library"),
     need("c++", "g++", "programs in C++ on the MPI library"),
     need("gfortran", "gfortran", "programs in Fortran on the MPI library"),
@@ -83,10 +86,10 @@ pub(crate) const VM: &[Need] = if cfg!(all(target_arch = "x86_64", target_os = "
     &[]
 };
 
-/// Returns true if a program, or a library or plugin by its path, is there. A relative path of a
-/// library begins in one of the folders of libraries.
+/// Returns true if a program, or a library or another file by its path, is there. A relative path
+/// begins in one of the folders of libraries.
 fn is_there(need: &Need) -> bool {
-    if !need.program.contains(".so") {
+    if !need.program.contains(".so") && !need.program.contains('/') {
         return which(need.program).is_some();
     }
     let below = |dir: &Path| dir.join(need.program).exists();

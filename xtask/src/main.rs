@@ -11,6 +11,7 @@ mod everything;
 mod figures;
 mod install;
 mod jobs;
+mod lammps;
 mod libfabric;
 mod mpi4py;
 mod options;
@@ -22,6 +23,7 @@ mod stages;
 mod suite;
 mod tests;
 mod vm;
+mod wheel;
 
 use std::process::ExitCode;
 

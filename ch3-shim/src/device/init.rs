@@ -135,7 +135,7 @@ impl Builder {
         self.boot.appnum()
     }
 
-    /// Returns the most processes that the launcher expects there to be, if it tells and limits them.
+    /// Returns the most processes that the launcher expects, if it tells and limits them.
     ///
     /// # Errors
     /// What the process manager says.

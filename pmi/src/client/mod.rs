@@ -310,8 +310,8 @@ impl PmiClient {
         self.ask_attribute(name)
     }
 
-    /// Returns the most ranks that the launcher expects there to be (`MPI_UNIVERSE_SIZE`); `None` if
-    /// it does not tell, or sets no limit.
+    /// Returns the most ranks that the launcher expects (`MPI_UNIVERSE_SIZE`); `None` if it does
+    /// not tell, or sets no limit.
     ///
     /// # Errors
     ///

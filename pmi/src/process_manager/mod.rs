@@ -131,8 +131,8 @@ impl ProcessManager {
         self.backend.appnum()
     }
 
-    /// Returns the most ranks that the launcher expects there to be (MPI_UNIVERSE_SIZE); `None` if it
-    /// does not tell, or sets no limit.
+    /// Returns the most ranks that the launcher expects (MPI_UNIVERSE_SIZE); `None` if it does not
+    /// tell, or sets no limit.
     ///
     /// # Errors
     ///

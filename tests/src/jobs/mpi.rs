@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::launch::{find_program, run_within, skip, workspace_library, workspace_program};
+use super::launch::{find_program, launcher_or_skip, run_within, skip, workspace_library, workspace_program};
+use super::slurm::cluster_or_skip;
 
 /// Variable that names the folder with the package mpi4py.
 const MPI4PY: &str = "NETMOD_TEST_PYTHON";
 /// Variable that names a library beside which there are programs of the same package.
 const WHEEL: &str = "NETMOD_TEST_OFI_LIBRARY";
+/// Variable that names the folder with the program of LAMMPS.
+const LAMMPS: &str = "NETMOD_TEST_LAMMPS";
 
 /// An installed library.
 #[derive(Debug)]
@@ -44,6 +47,32 @@ pub enum Starter {
     Nmrun,
     /// MPICH's.
     Hydra,
+    /// Slurm's `srun` on two nodes of one machine, with the named plugin.
+    Slurm(&'static str),
+    /// Open MPI's `mpirun`, which speaks PMIx.
+    OpenMpi,
+}
+
+impl Starter {
+    /// Returns the launcher with its options, or none if the test is skipped.
+    fn command(self, test: &str, prefix: &Prefix) -> Option<Command> {
+        match self {
+            Starter::Nmrun => Some(Command::new(prefix.file("bin/mpiexec"))),
+            Starter::Hydra => launcher_or_skip(test, "mpiexec.hydra", "mpich").map(Command::new),
+            Starter::Slurm(plugin) => {
+                let mut command = cluster_or_skip(test)?.srun();
+                command.args(["-N", "2", &format!("--mpi={plugin}")]);
+                Some(command)
+            }
+            Starter::OpenMpi => {
+                let mut command = Command::new(launcher_or_skip(test, "mpirun.openmpi", "openmpi-bin")?);
+                // It refuses root, and more ranks than cores, unless told twice.
+                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                command.args(["--oversubscribe", "--bind-to", "none"]);
+                Some(command)
+            }
+        }
+    }
 }
 
 /// A binary interface of the library.
@@ -85,17 +114,7 @@ impl Prefix {
     /// Returns a job of so many ranks of a program that finds this library first, or none if the
     /// test is skipped, for lack of the launcher.
     pub fn job(&self, test: &str, starter: Starter, ranks: u32, program: &Path) -> Option<Command> {
-        let launcher = match starter {
-            Starter::Nmrun => self.file("bin/mpiexec"),
-            Starter::Hydra => match find_program("mpiexec.hydra") {
-                Some(found) => found,
-                None => {
-                    skip(&format!("SKIPPED: {test}: mpiexec.hydra not installed (apt-get install mpich)"));
-                    return None;
-                }
-            },
-        };
-        let mut job = Command::new(launcher);
+        let mut job = starter.command(test, self)?;
         job.args(["-n", &ranks.to_string()]).arg(program);
         job.env("LD_LIBRARY_PATH", self.file("lib"));
         Some(job)
@@ -151,6 +170,16 @@ pub fn wheel_program(test: &str, name: &str) -> Option<PathBuf> {
     let found = program.filter(|p| p.is_file());
     if found.is_none() {
         skip(&format!("SKIPPED: {test}: {name} not beside {WHEEL} (cargo xtask libfabric)"));
+    }
+    found
+}
+
+/// Returns the program of LAMMPS, or none, in which case the test is skipped.
+pub fn lammps(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os(LAMMPS).filter(|f| !f.is_empty()).map(PathBuf::from);
+    let found = folder.map(|f| f.join("lmp")).filter(|p| p.is_file());
+    if found.is_none() {
+        skip(&format!("SKIPPED: {test}: no lmp in the folder of {LAMMPS} (cargo xtask test fetches it)"));
     }
     found
 }
