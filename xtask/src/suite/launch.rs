@@ -15,7 +15,7 @@ const LATE: i32 = 124;
 /// Time for the launcher to end by itself after that.
 const GRACE: Duration = Duration::from_secs(10);
 /// Bytes of output that are kept.
-const OUTPUT: u64 = 64 << 10;
+const OUTPUT: u64 = 1 << 20;
 /// Time between two looks at the launcher.
 const STEP: Duration = Duration::from_millis(5);
 

@@ -6,13 +6,16 @@
 
 mod allowed;
 mod extension;
+mod imb;
 mod judge;
 mod kills;
 mod launch;
 mod lines;
 mod mpi4py;
 mod mpich;
+mod programs;
 mod report;
+mod scalapack;
 mod source;
 mod subset;
 
@@ -110,11 +113,13 @@ pub(crate) fn subsets(from: &Path) -> Result<(), String> {
 /// # Errors
 /// If there is no such suite, it cannot be fetched or built, or a test fails.
 pub(crate) fn suite(name: Option<&str>, asked: &Asked) -> Result<(), String> {
-    const NAMES: &str = "mpich, mpi4py, mpi4py-standard and kills";
+    const NAMES: &str = "mpich, mpi4py, mpi4py-standard, imb, scalapack and kills";
     let outcomes = match name {
         Some("mpich") => mpich::run(asked)?,
         Some("mpi4py") => mpi4py::run(asked, Extension::Mpich)?,
         Some("mpi4py-standard") => mpi4py::run(asked, Extension::Standard)?,
+        Some("imb") => imb::run(asked)?,
+        Some("scalapack") => scalapack::run(asked)?,
         Some("kills") => return kills::run(asked),
         Some(other) => return Err(format!("there is no suite {other}; there are {NAMES}")),
         None => return Err(format!("suite wants a name; there are {NAMES}")),
