@@ -151,7 +151,7 @@ impl<D: Device> FrameNetmod<D> {
     /// Reports a transfer of which nothing is under way, and nothing will be.
     fn settle_transfer(&mut self, number: Handle<TransferKind>) {
         let Some(t) = self.transfers.running.get(number) else { return };
-        if t.under_way > 0 || (!t.left == 0 && t.failed.is_none()) {
+        if t.under_way > 0 || (t.left > 0 && t.failed.is_none()) {
             return;
         }
         let Some(t) = self.transfers.running.remove(number) else { return };
