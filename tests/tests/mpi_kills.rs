@@ -37,6 +37,8 @@ fn number(name: &str, default: u64) -> u64 {
 /// A death: the rank and the time, all from a seed.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
+    /// The program, which keeps jobs of the same seed apart.
+    program: &'static str,
     seed: u64,
     ranks: u32,
     victim: u32,
@@ -47,11 +49,12 @@ struct Moment {
 
 impl Moment {
     /// Returns the moment of a seed, one in three of them while the job is about to start.
-    fn of(seed: u64, longest: Duration) -> Moment {
+    fn of(program: &'static str, seed: u64, longest: Duration) -> Moment {
         let random = |what: u64| pattern::seed(&[seed, what]);
         let ranks = 2 + (random(1) % 4) as u32;
         let most = if random(2).is_multiple_of(3) { longest / 20 } else { longest };
         Moment {
+            program,
             seed,
             ranks,
             victim: (random(3) % u64::from(ranks)) as u32,
@@ -59,14 +62,19 @@ impl Moment {
             tcp: random(5).is_multiple_of(3),
         }
     }
+
+    /// Returns a name that no other job has.
+    fn mark(self) -> String {
+        format!("mpi-kills-{}-{}-{}", self.program, std::process::id(), self.seed)
+    }
 }
 
 /// A folder for shared memory, and one for the output, that are gone at the end.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new(parent: &Path, seed: u64) -> Folder {
-        let folder = parent.join(format!("test-netmod-mpi-kills-{}-{seed}", std::process::id()));
+    fn new(parent: &Path, moment: Moment) -> Folder {
+        let folder = parent.join(format!("test-netmod-{}", moment.mark()));
         std::fs::create_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
         Folder(folder)
     }
@@ -113,7 +121,7 @@ impl Running {
     fn start(job: &mut Command, moment: Moment, shared: &Folder, folder: &Folder) -> Running {
         let output = folder.0.join("output.txt");
         let file = File::create(&output).expect("a file for the output");
-        let mark = format!("{}-mpi-kills-{}", std::process::id(), moment.seed);
+        let mark = moment.mark();
         job.env(MARK, &mark).env("NETMOD_SHM_DIR", &shared.0);
         if moment.tcp {
             job.env(OVER_TCP.0, OVER_TCP.1);
@@ -168,8 +176,8 @@ impl Drop for Running {
 
 /// Kills a rank of a job, and looks at its end.
 fn kill(job: &mut Command, moment: Moment) {
-    let shared = Folder::new(Path::new("/dev/shm"), moment.seed);
-    let folder = Folder::new(&std::env::temp_dir(), moment.seed);
+    let shared = Folder::new(Path::new("/dev/shm"), moment);
+    let folder = Folder::new(&std::env::temp_dir(), moment);
     let mut running = Running::start(job, moment, &shared, &folder);
     let victim = running.rank(moment.victim);
     std::thread::sleep(moment.delay);
@@ -195,10 +203,16 @@ fn kill(job: &mut Command, moment: Moment) {
 }
 
 /// Kills a rank of as many jobs as are asked for.
-fn kill_many(name: &str, few: u64, longest: Duration, program: &Path, arguments: impl Fn(&mut Command, u64)) {
+fn kill_many(
+    name: &'static str,
+    few: u64,
+    longest: Duration,
+    program: &Path,
+    arguments: impl Fn(&mut Command, u64),
+) {
     let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", few), number("NETMOD_TEST_KILLS_SEED", 1));
     for seed in first..first + runs {
-        let moment = Moment::of(seed, longest);
+        let moment = Moment::of(name, seed, longest);
         let mut job = prefix().job(name, Starter::Nmrun, moment.ranks, program).expect("our launcher");
         arguments(&mut job, seed);
         kill(&mut job, moment);
