@@ -3,6 +3,7 @@
 //! Copy and delete functions are the program's. They run while nothing is borrowed: what is to be
 //! called is taken out first ([`Keyvals::functions`], [`Attrs::values`]).
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::error::{Class, MpiError, Result};
 use crate::handle::{Keyval, Table};
 
 /// The functions of a key.
-pub trait AttrFns: Send + Sync {
+pub trait AttrFns: Any + Send + Sync {
     /// Copies a value when its object is duplicated; `None` if the new object has no such
     /// attribute.
     ///

@@ -1,5 +1,6 @@
 //! Generalized requests: operations that the program carries out itself.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use crate::guest;
 use crate::status::Status;
 
 /// The functions of a generalized request.
-pub trait GreqFunctions: Send + Sync {
+pub trait GreqFunctions: Any + Send + Sync {
     /// Returns the status of the operation, which is over.
     ///
     /// # Errors
@@ -39,6 +40,11 @@ impl Generalized {
     /// Creates a request of an operation that is not over.
     pub(crate) fn new(functions: Arc<dyn GreqFunctions>) -> Generalized {
         Generalized { functions, complete: AtomicBool::new(false) }
+    }
+
+    /// The program's functions.
+    pub(crate) fn functions(&self) -> &Arc<dyn GreqFunctions> {
+        &self.functions
     }
 
     /// Notes that the operation is over.

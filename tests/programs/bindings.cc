@@ -1,5 +1,5 @@
-// MPI's old interface for C++, as MPICH's headers have it: objects, operations of the program, and
-// exceptions as errors. Prints "rank N: bindings ok".
+// MPI's old interface for C++, as MPICH's headers have it: objects, operations and attributes of
+// the program, and exceptions as errors. Prints "rank N: bindings ok".
 #include <iostream>
 #include <mpi.h>
 #include <string>
@@ -28,6 +28,36 @@ bool handles(MPI::Intracomm &comm)
     handler.Free();
     comm.Send(&value, 1, MPI::INT, comm.Get_size(), 0);
     return handled_for != nullptr;
+}
+
+int copies, deletes;
+
+int copy(const MPI::Comm &, int, void *state, void *in, void *out, bool &flag)
+{
+    copies += state == &copies;
+    *static_cast<void **>(out) = in;
+    flag = true;
+    return MPI_SUCCESS;
+}
+
+int remove(MPI::Comm &, int, void *value, void *state)
+{
+    deletes += state == &copies && value == &deletes;
+    return MPI_SUCCESS;
+}
+
+// Returns true if an attribute is copied and deleted with its communicator.
+bool keeps(MPI::Intracomm &comm)
+{
+    void *value = nullptr;
+    int keyval = MPI::Comm::Create_keyval(copy, remove, &copies);
+    comm.Set_attr(keyval, &deletes);
+    MPI::Intracomm other = comm.Dup();
+    bool found = other.Get_attr(keyval, &value) && value == &deletes;
+    other.Free();
+    comm.Delete_attr(keyval);
+    MPI::Comm::Free_keyval(keyval);
+    return found && copies == 1 && deletes == 2;
 }
 
 // Returns true if a wrong rank is told by an exception.
@@ -62,7 +92,8 @@ int main(int argc, char **argv)
     MPI::Datatype pairs = MPI::INT.Create_vector(2, 1, 2);
     pairs.Commit();
     const bool right = sum == size * (size - 1) / 2 && got == (rank + size - 1) % size &&
-                       status.Get_source() == got && pairs.Get_size() == 8 && throws(comm) && handles(comm);
+                       status.Get_source() == got && pairs.Get_size() == 8 && keeps(comm) &&
+                       throws(comm) && handles(comm);
     pairs.Free();
     comm.Free();
     MPI::Finalize();

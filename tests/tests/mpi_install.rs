@@ -91,6 +91,22 @@ fn a_program_in_fortran() {
     run(&mut job).expect_ok("ring", 3);
 }
 
+/// Attributes, generalized requests, operations and error handlers are functions of the program.
+#[test]
+fn functions_in_fortran() {
+    let test = "functions_in_fortran";
+    if !fortran(test) {
+        return;
+    }
+    let program = folder(test).join("callbacks");
+    let mut compile = Command::new(prefix().file("bin/mpif90"));
+    // The compiler writes the module there.
+    compile.arg("-J").arg(folder(test));
+    succeeds(compile.arg("-o").arg(&program).arg(sources().join("callbacks.f90")));
+    let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
+    run(&mut job).expect_ok("callbacks", 2);
+}
+
 #[test]
 fn cmake_finds_the_library_for_each_language() {
     let test = "cmake_finds_the_library_for_each_language";

@@ -45,16 +45,48 @@ exported! { MPII_Errhandler_set_cxx(errhandler: c_int, function: Function) -> c_
         unsafe { imp::error::errhandler_set_cxx::<Interface>(mpi, errhandler, function) }
     })
 } }
+exported! { MPII_Keyval_set_proxy(keyval: c_int, copy: Function, delete: Function) -> c_int {
+    calls::run("MPII_Keyval_set_proxy", Object::None, |mpi| {
+        // SAFETY: the bindings pass their functions for those of keyvals.
+        unsafe { imp::attr::keyval_set_proxy::<Interface>(mpi, keyval, copy, delete) }
+    })
+} }
+exported! { MPII_Grequest_set_lang_f77(request: c_int) -> c_int {
+    calls::run("MPII_Grequest_set_lang_f77", Object::None, |mpi| {
+        // SAFETY: the bindings say so of a request whose functions are in Fortran.
+        unsafe { imp::request::grequest_set_fortran::<Interface>(mpi, request) }
+    })
+} }
+exported! { MPII_Comm_get_attr(
+    comm: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int
+) -> c_int {
+    calls::run("MPI_Comm_get_attr", Object::Comm(comm), |mpi| {
+        // SAFETY: the bindings pass memory of theirs.
+        unsafe { imp::attr::comm_get_attr_of_kind::<Interface>(mpi, comm, keyval, value, flag, kind) }
+    })
+} }
+exported! { MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
+    calls::run("MPI_Comm_set_attr", Object::Comm(comm), |mpi| {
+        imp::attr::comm_set_attr(mpi, comm, keyval, value)
+    })
+} }
+exported! { MPII_Type_get_attr(
+    datatype: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int
+) -> c_int {
+    calls::run("MPI_Type_get_attr", Object::None, |mpi| {
+        // SAFETY: the bindings pass memory of theirs.
+        unsafe { imp::attr::type_get_attr_of_kind::<Interface>(mpi, datatype, keyval, value, flag, kind) }
+    })
+} }
+exported! { MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
+    calls::run("MPI_Type_set_attr", Object::None, |mpi| {
+        imp::attr::type_set_attr(mpi, datatype, keyval, value)
+    })
+} }
 
 absent! {
-    MPII_Comm_get_attr(comm: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
-    MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
-    MPII_Type_get_attr(datatype: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
-    MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
     MPII_Win_get_attr(win: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
     MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
-    MPII_Keyval_set_proxy(keyval: c_int, copy: Function, delete: Function);
-    MPII_Grequest_set_lang_f77(request: c_int);
     QMPI_Register_tool_name(name: *const c_char, init: Function);
     QMPI_Register_tool_storage(tool: c_int, storage: *mut c_void);
     QMPI_Register_function(tool: c_int, function: c_int, pointer: Function);

@@ -117,6 +117,14 @@ impl Mpi {
         self.delete_attr(comm, keyval)
     }
 
+    /// Returns the functions of a keyval.
+    ///
+    /// # Errors
+    /// A bad or predefined keyval.
+    pub fn keyval_functions(&self, keyval: Keyval) -> Result<Arc<dyn AttrFns>> {
+        self.with(|s| s.objects.keyvals.functions(keyval))
+    }
+
     /// Creates a keyval for attributes of datatypes (`MPI_Type_create_keyval`).
     ///
     /// # Errors

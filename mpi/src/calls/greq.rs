@@ -23,11 +23,20 @@ impl Mpi {
     /// # Errors
     /// A request that is not one.
     pub fn grequest_complete(&self, request: Request) -> Result<()> {
+        self.with_generalized(request, Generalized::complete)
+    }
+
+    /// Returns the functions of a generalized request.
+    ///
+    /// # Errors
+    /// A request that is not one.
+    pub fn grequest_functions(&self, request: Request) -> Result<Arc<dyn GreqFunctions>> {
+        self.with_generalized(request, |g| Arc::clone(g.functions()))
+    }
+
+    fn with_generalized<T>(&self, request: Request, f: impl FnOnce(&Generalized) -> T) -> Result<T> {
         self.with(|s| match &s.requests.table.get(request)?.kind {
-            Kind::Generalized(g) => {
-                g.complete();
-                Ok(())
-            }
+            Kind::Generalized(g) => Ok(f(g)),
             other => {
                 let text =
                     format!("request {:#010x} is a {other:?}, not one of MPI_Grequest_start", request.0);

@@ -2,7 +2,8 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use netmod_mpi::handle::{Comm, Datatype, Keyval};
 use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result};
@@ -11,9 +12,34 @@ use crate::Abi;
 use crate::calls::CODES;
 use crate::convert::{Function, get, put};
 
+type AnyFn = unsafe extern "C-unwind" fn();
 type CopyFn<H> =
     unsafe extern "C-unwind" fn(H, c_int, *mut c_void, *mut c_void, *mut *mut c_void, *mut c_int) -> c_int;
 type DeleteFn<H> = unsafe extern "C-unwind" fn(H, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// Functions of the bindings of another language, which call those that the program gave there.
+/// They get that function, its arguments, and before the value what kind it has.
+type CopyProxy<H> = unsafe extern "C-unwind" fn(
+    CopyFn<H>,
+    H,
+    c_int,
+    *mut c_void,
+    c_int,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut c_int,
+) -> c_int;
+type DeleteProxy<H> =
+    unsafe extern "C-unwind" fn(DeleteFn<H>, H, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// Both functions of the bindings.
+struct Proxies<H> {
+    copy: CopyProxy<H>,
+    delete: DeleteProxy<H>,
+}
+
+/// The kind of values that are addresses. Those of Fortran are numbers of the same size.
+const ADDRESS: c_int = 0;
 
 /// The functions of a key; a function that is NULL does nothing.
 struct Functions<A: Abi> {
@@ -23,6 +49,8 @@ struct Functions<A: Abi> {
     handle: fn(u32) -> A::Handle,
     /// The address that the program gave with them.
     extra_state: usize,
+    /// Once the bindings of another language have said so, they call the functions.
+    proxies: OnceLock<Proxies<A::Handle>>,
 }
 
 /// Returns an address that was kept as a number.
@@ -46,10 +74,16 @@ impl<A: Abi> AttrFns for Functions<A> {
         let Some(copy) = self.copy else { return Ok(None) };
         let (mut result, mut flag) = (core::ptr::null_mut(), 0);
         let (object, key) = ((self.handle)(object), A::keyval(keyval));
+        let (state, value) = (address(self.extra_state), address(value));
         // SAFETY: the program gave this function for objects of this kind; the results are of this
         // frame.
         let code = unsafe {
-            copy(object, key, address(self.extra_state), address(value), &raw mut result, &raw mut flag)
+            match self.proxies.get() {
+                Some(proxies) => {
+                    (proxies.copy)(copy, object, key, state, ADDRESS, value, &raw mut result, &raw mut flag)
+                }
+                None => copy(object, key, state, value, &raw mut result, &raw mut flag),
+            }
         };
         returned::<A>(code, "copy")?;
         Ok((flag != 0).then(|| result.expose_provenance()))
@@ -58,8 +92,14 @@ impl<A: Abi> AttrFns for Functions<A> {
     fn delete(&self, object: u32, keyval: Keyval, value: usize) -> Result<()> {
         let Some(delete) = self.delete else { return Ok(()) };
         let (object, key) = ((self.handle)(object), A::keyval(keyval));
+        let (state, value) = (address(self.extra_state), address(value));
         // SAFETY: the program gave this function for objects of this kind.
-        let code = unsafe { delete(object, key, address(value), address(self.extra_state)) };
+        let code = unsafe {
+            match self.proxies.get() {
+                Some(proxies) => (proxies.delete)(delete, object, key, ADDRESS, value, state),
+                None => delete(object, key, value, state),
+            }
+        };
         returned::<A>(code, "delete")
     }
 }
@@ -70,15 +110,45 @@ fn functions<A: Abi>(
     delete: Function,
     extra_state: *mut c_void,
 ) -> Arc<dyn AttrFns> {
-    type Any = unsafe extern "C-unwind" fn();
     // SAFETY: the program passes functions of these types, as the standard wants it.
     let (copy, delete) = unsafe {
         (
-            copy.map(|f| core::mem::transmute::<Any, CopyFn<A::Handle>>(f)),
-            delete.map(|f| core::mem::transmute::<Any, DeleteFn<A::Handle>>(f)),
+            copy.map(|f| core::mem::transmute::<AnyFn, CopyFn<A::Handle>>(f)),
+            delete.map(|f| core::mem::transmute::<AnyFn, DeleteFn<A::Handle>>(f)),
         )
     };
-    Arc::new(Functions::<A> { copy, delete, handle, extra_state: extra_state.expose_provenance() })
+    let extra_state = extra_state.expose_provenance();
+    Arc::new(Functions::<A> { copy, delete, handle, extra_state, proxies: OnceLock::new() })
+}
+
+/// Makes the bindings of another language call the functions of a key.
+///
+/// # Safety
+/// `copy` and `delete` call such functions, as MPICH's bindings before 5.0 do.
+pub unsafe fn keyval_set_proxy<A: Abi>(
+    mpi: &Mpi,
+    keyval: c_int,
+    copy: Function,
+    delete: Function,
+) -> Result<()> {
+    let (Some(copy), Some(delete)) = (copy, delete) else {
+        return Err(MpiError::new(Class::ARG, "a function of the bindings is NULL"));
+    };
+    // SAFETY: as the caller promises.
+    let proxies = unsafe {
+        Proxies {
+            copy: core::mem::transmute::<AnyFn, CopyProxy<A::Handle>>(copy),
+            delete: core::mem::transmute::<AnyFn, DeleteProxy<A::Handle>>(delete),
+        }
+    };
+    let functions = mpi.keyval_functions(Keyval(keyval as u32))?;
+    let functions: &dyn Any = &*functions;
+    let Some(functions) = functions.downcast_ref::<Functions<A>>() else {
+        return Err(MpiError::new(Class::KEYVAL, "the keyval is not one of this interface"));
+    };
+    // A second call is the same bindings'.
+    let _ = functions.proxies.set(proxies);
+    Ok(())
 }
 
 /// Integers of the library that programs read by their address: for each key the latest value.
@@ -112,6 +182,60 @@ unsafe fn found<A: Abi>(
     unsafe { value.cast::<*mut c_void>().write(at) };
     Ok(())
 }
+
+/// Writes an attribute as Fortran reads it: as a number of 64 bits.
+///
+/// # Safety
+/// `value` points to such a number of the caller, and `flag` to an integer.
+unsafe fn found_number<A: Abi>(
+    keyval: Keyval,
+    attribute: Option<AttrValue>,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> Result<()> {
+    // SAFETY: as the caller promises.
+    unsafe { put(flag, attribute.is_some())? };
+    let number = match attribute {
+        None => return Ok(()),
+        Some(AttrValue::Pointer(number)) => number as i64,
+        Some(AttrValue::Integer(number)) => A::attribute(keyval, number),
+    };
+    // SAFETY: as the caller promises.
+    unsafe { put(value.cast::<i64>(), number) }
+}
+
+/// Returns the keyval of C for one of Fortran. Of the predefined ones Fortran has the next number.
+fn of_fortran(keyval: c_int) -> Keyval {
+    let keyval = Keyval(keyval as u32);
+    let is_predefined = keyval.0 >> 30 == 1;
+    if is_predefined && keyval.0.is_multiple_of(2) { Keyval(keyval.0 - 1) } else { keyval }
+}
+
+/// Reads an attribute for the bindings of another language, as an address or as a number.
+macro_rules! of_kinds {
+    ($name:ident $kind:ident $get:ident) => {
+        pub unsafe fn $name<A: Abi>(
+            mpi: &Mpi,
+            object: c_int,
+            keyval: c_int,
+            value: *mut c_void,
+            flag: *mut c_int,
+            kind: c_int,
+        ) -> Result<()> {
+            if kind == ADDRESS {
+                // SAFETY: as the caller promises.
+                return unsafe { $get::<A>(mpi, object, keyval, value, flag) };
+            }
+            let keyval = of_fortran(keyval);
+            let attribute = mpi.$get($kind(object as u32), keyval)?;
+            // SAFETY: the caller's memory.
+            unsafe { found_number::<A>(keyval, attribute, value, flag) }
+        }
+    };
+}
+
+of_kinds! { comm_get_attr_of_kind Comm comm_get_attr }
+of_kinds! { type_get_attr_of_kind Datatype type_get_attr }
 
 /// The functions of one kind of object.
 macro_rules! attributes {

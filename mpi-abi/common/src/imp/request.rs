@@ -1,7 +1,8 @@
 //! Requests and statuses.
 
 use core::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use netmod_mpi::consts::UNDEFINED;
 use netmod_mpi::handle::Request;
@@ -348,11 +349,30 @@ type QueryFn<S> = unsafe extern "C-unwind" fn(*mut c_void, *mut S) -> c_int;
 type FreeFn = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 type CancelFn = unsafe extern "C-unwind" fn(*mut c_void, c_int) -> c_int;
 
-/// The functions of a generalized request.
-struct Greq<A: Abi> {
+/// Functions of Fortran get their arguments by address, and return the code in the last one.
+type FortranQueryFn<S> = unsafe extern "C-unwind" fn(*mut c_void, *mut S, *mut c_int);
+type FortranFreeFn = unsafe extern "C-unwind" fn(*mut c_void, *mut c_int);
+type FortranCancelFn = unsafe extern "C-unwind" fn(*mut c_void, *mut c_int, *mut c_int);
+
+/// The functions of a generalized request in C.
+struct Functions<A: Abi> {
     query: QueryFn<A::Status>,
     free: FreeFn,
     cancel: CancelFn,
+}
+
+/// The same functions if they are of Fortran.
+struct FortranFunctions<A: Abi> {
+    query: FortranQueryFn<A::Status>,
+    free: FortranFreeFn,
+    cancel: FortranCancelFn,
+}
+
+/// The functions of a generalized request.
+struct Greq<A: Abi> {
+    functions: Functions<A>,
+    /// Set once the bindings of Fortran have said that they are of that language.
+    fortran: OnceLock<FortranFunctions<A>>,
     /// The address that the program gave with them.
     extra_state: usize,
 }
@@ -376,20 +396,41 @@ fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
 impl<A: Abi> GreqFunctions for Greq<A> {
     fn query(&self) -> Result<Status> {
         let mut status = A::EMPTY_STATUS;
-        // SAFETY: the program gave this function with this address; the status is of this frame.
-        let code = unsafe { (self.query)(self.state(), &raw mut status) };
+        let mut code = 0;
+        // SAFETY: the program gave this function with this address; status and code are of this
+        // frame.
+        unsafe {
+            match self.fortran.get() {
+                Some(f) => (f.query)(self.state(), &raw mut status, &raw mut code),
+                None => code = (self.functions.query)(self.state(), &raw mut status),
+            }
+        }
         returned::<A>(code, "query")?;
         Ok(A::read_status(&status))
     }
 
     fn free(&self) -> Result<()> {
-        // SAFETY: the program gave this function with this address.
-        returned::<A>(unsafe { (self.free)(self.state()) }, "free")
+        let mut code = 0;
+        // SAFETY: the program gave this function with this address; the code is of this frame.
+        unsafe {
+            match self.fortran.get() {
+                Some(f) => (f.free)(self.state(), &raw mut code),
+                None => code = (self.functions.free)(self.state()),
+            }
+        }
+        returned::<A>(code, "free")
     }
 
     fn cancel(&self, complete: bool) -> Result<()> {
-        // SAFETY: the program gave this function with this address.
-        returned::<A>(unsafe { (self.cancel)(self.state(), c_int::from(complete)) }, "cancel")
+        let (mut complete, mut code) = (c_int::from(complete), 0);
+        // SAFETY: the program gave this function with this address; the others are of this frame.
+        unsafe {
+            match self.fortran.get() {
+                Some(f) => (f.cancel)(self.state(), &raw mut complete, &raw mut code),
+                None => code = (self.functions.cancel)(self.state(), complete),
+            }
+        }
+        returned::<A>(code, "cancel")
     }
 }
 
@@ -401,19 +442,44 @@ pub unsafe fn grequest_start<A: Abi>(
     extra_state: *mut c_void,
     request: *mut c_int,
 ) -> Result<()> {
-    type Any = unsafe extern "C-unwind" fn();
+    type AnyFn = unsafe extern "C-unwind" fn();
     let (Some(query), Some(free), Some(cancel)) = (query, free, cancel) else {
         return Err(MpiError::new(Class::ARG, "a function of the generalized request is NULL"));
     };
     // SAFETY: the program passes functions of these types, as the standard wants it.
     let functions = unsafe {
-        Greq::<A> {
-            query: core::mem::transmute::<Any, QueryFn<A::Status>>(query),
-            free: core::mem::transmute::<Any, FreeFn>(free),
-            cancel: core::mem::transmute::<Any, CancelFn>(cancel),
-            extra_state: extra_state.expose_provenance(),
+        Functions::<A> {
+            query: core::mem::transmute::<AnyFn, QueryFn<A::Status>>(query),
+            free: core::mem::transmute::<AnyFn, FreeFn>(free),
+            cancel: core::mem::transmute::<AnyFn, CancelFn>(cancel),
         }
     };
+    let extra_state = extra_state.expose_provenance();
+    let functions = Greq { functions, fortran: OnceLock::new(), extra_state };
     // SAFETY: the caller's memory.
     unsafe { put(request, mpi.grequest_start(Arc::new(functions))?) }
+}
+
+/// Notes that the functions of a generalized request are of Fortran.
+///
+/// # Safety
+/// They are.
+pub unsafe fn grequest_set_fortran<A: Abi>(mpi: &Mpi, request: c_int) -> Result<()> {
+    let functions = mpi.grequest_functions(Request(request as u32))?;
+    let functions: &dyn Any = &*functions;
+    let Some(greq) = functions.downcast_ref::<Greq<A>>() else {
+        return Err(MpiError::new(Class::REQUEST, "the request is not one of this interface"));
+    };
+    let Functions { query, free, cancel } = greq.functions;
+    // SAFETY: as the caller promises.
+    let fortran = unsafe {
+        FortranFunctions::<A> {
+            query: core::mem::transmute::<QueryFn<A::Status>, FortranQueryFn<A::Status>>(query),
+            free: core::mem::transmute::<FreeFn, FortranFreeFn>(free),
+            cancel: core::mem::transmute::<CancelFn, FortranCancelFn>(cancel),
+        }
+    };
+    // A second call says the same.
+    let _ = greq.fortran.set(fortran);
+    Ok(())
 }
