@@ -125,9 +125,9 @@ impl Buffers {
     /// session, or that of the process.
     fn of_messages(&mut self, core: &CommCore) -> &mut Buffer {
         let own = core.handle().map(Owner::Comm);
-        let owners = own.into_iter().chain([Owner::Session(core.session)]);
+        let mut owners = own.into_iter().chain([Owner::Session(core.session)]);
         let is_attached = |owner: &Owner| self.others.get(owner).is_some_and(|b| b.attached.is_some());
-        let owner = { owners }.find(is_attached).unwrap_or(Owner::Process);
+        let owner = owners.find(is_attached).unwrap_or(Owner::Process);
         self.of(owner)
     }
 
@@ -139,10 +139,12 @@ impl Buffers {
         }
     }
 
-    /// Detaches the buffer of an owner that is gone; its messages leave as usual.
+    /// Detaches the buffer of an owner that is gone; its messages leave as usual, and a failure of
+    /// one is told at the end of MPI.
     pub(crate) fn end(&mut self, owner: Owner) {
         if let Some(buffer) = self.others.remove(&owner) {
             self.ending.sent.extend(buffer.sent);
+            self.ending.failed = self.ending.failed.take().or(buffer.failed);
         }
     }
 
