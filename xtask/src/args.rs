@@ -1,12 +1,13 @@
 //! The command line.
 
 use crate::options::Options;
-use crate::{check, prefix, suite, vm};
+use crate::{check, peers, prefix, suite, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask test [--no-skip] [--no-install] [--json]
        cargo xtask compare REV [--rounds N] [--json]
+       cargo xtask peers --programs [--netmod shm|tcp] [--filter TEXT] [--rounds N] [--json] [--write DIR] [--under COMMAND] [--from DIR]
        cargo xtask tests --list [--json]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
@@ -29,7 +30,8 @@ jobs
   suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py, mpi4py-standard;
              imb, scalapack: programs of packages, each for itself;
              kills: 50 jobs of IMB-MPI1 and of mpi4py's tests, of each of which a rank is killed
-  peers      netmod-perf beside the MPIs that are installed, in one run (some minutes)
+  peers      netmod-perf beside the MPIs that are installed, in one run (some minutes);
+             --programs: Intel's benchmarks and a C program on this library, Intel MPI, MPICH and Open MPI, fetched from PyPI
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
 options
@@ -43,10 +45,13 @@ options
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
   --list         names the tests of a suite and runs none
-  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT
+  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite
+  --netmod NAME  one transport of peers --programs: shm or tcp
+  --write DIR    writes the table of peers --programs there as a dated page, with a picture
+  --under COMMAND  runs the launchers of peers --programs under a command, such as chrt -r 1
   --file PATH    brings a program along into the virtual machine
   --keep         leaves a shell of the virtual machine on this terminal when all is done
   --run COMMAND  runs this there instead of the tests, with all words that follow; its status is that of the job
@@ -63,6 +68,7 @@ pub(crate) struct Args {
     pub(crate) list: bool,
     pub(crate) options: Options,
     pub(crate) check: check::Asked,
+    pub(crate) peers: peers::Asked,
     pub(crate) prefix: prefix::Asked,
     pub(crate) suite: suite::Asked,
     pub(crate) vm: vm::Asked,
@@ -88,6 +94,10 @@ impl Args {
                 }
                 "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
                 "--filter" => args.suite.filter = Some(words.next().ok_or("--filter wants a text")?),
+                "--programs" => args.peers.programs = true,
+                "--netmod" => args.peers.netmod = Some(netmod(words.next())?),
+                "--write" => args.peers.write = Some(words.next().ok_or("--write wants a folder")?.into()),
+                "--under" => args.peers.under = Some(words.next().ok_or("--under wants a command")?),
                 "--env" => args.suite.environment.push(variable(words.next())?),
                 "--subset" => args.suite.subset = true,
                 "--limit" => args.suite.limit = Some(number(&word, words.next())? as u64),
@@ -111,6 +121,9 @@ impl Args {
         args.suite.list = args.list;
         args.suite.json = args.json;
         args.suite.from = args.prefix.from.clone();
+        args.peers.json = args.json;
+        args.peers.filter = args.suite.filter.clone();
+        args.peers.from = args.prefix.from.clone();
         if args.job.is_empty() && !args.help { Err(String::new()) } else { Ok(args) }
     }
 
@@ -122,6 +135,10 @@ impl Args {
 fn number(option: &str, word: Option<String>) -> Result<usize, String> {
     let number = word.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
     number.ok_or_else(|| format!("{option} wants a number from 1 on"))
+}
+
+fn netmod(word: Option<String>) -> Result<peers::Netmod, String> {
+    word.as_deref().and_then(peers::Netmod::parse).ok_or_else(|| "--netmod wants shm or tcp".into())
 }
 
 fn variable(word: Option<String>) -> Result<(String, String), String> {
@@ -155,6 +172,11 @@ mod tests {
         let args = parse("suite mpi4py --subset --env A=b --env C=d=e").expect("a sound line");
         let variables = [("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d=e".to_owned())];
         assert_eq!((args.suite.subset, args.suite.environment.as_slice()), (true, &variables[..]));
+        let args =
+            parse("peers --programs --netmod tcp --filter ping --write a --under b").expect("a sound line");
+        assert_eq!((args.peers.programs, args.peers.netmod), (true, Some(peers::Netmod::Tcp)));
+        assert_eq!((args.peers.filter.as_deref(), args.peers.under.as_deref()), (Some("ping"), Some("b")));
+        assert_eq!(args.peers.write, Some("a".into()));
         let args = parse("check --sample 2 --seed 5").expect("a sound line");
         assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));
     }
@@ -172,6 +194,7 @@ mod tests {
             "suite a b",
             "suite a --env B",
             "suite a --env =b",
+            "peers --programs --netmod ofi",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

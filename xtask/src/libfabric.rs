@@ -14,12 +14,16 @@ use crate::wheel::Wheel;
 /// The variable that names the library to the tests.
 pub(crate) const VARIABLE: &str = "NETMOD_TEST_OFI_LIBRARY";
 
+/// The package with Intel MPI and its version, and the SHA-256 of its wheel.
+pub(crate) const INTEL: (&str, &str) =
+    ("impi-rt==2021.18.1", "51ca89c1e64e60d86a7d40a7d6124312ba63aafc03fb6aacc140b3c66371d814");
+
 /// The wheel and its parts that are used. This build of libfabric offers only the abilities of the
 /// provider of the highest priority, unless that one finds no hardware, as psm2 does. The
 /// benchmarks are programs for every library with the ABI of MPICH, and tests of ours.
 const WHEEL: Wheel = Wheel {
-    package: "impi-rt==2021.18.1",
-    sha256: "51ca89c1e64e60d86a7d40a7d6124312ba63aafc03fb6aacc140b3c66371d814",
+    package: INTEL.0,
+    sha256: INTEL.1,
     parts: "lib/libfabric.so.1 lib/libtcp-fi.so lib/libshm-fi.so lib/librxm-fi.so lib/libpsmx2-fi.so \
             bin/IMB-MPI1 bin/IMB-P2P bin/IMB-MT bin/IMB-NBC",
 };

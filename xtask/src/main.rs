@@ -17,6 +17,7 @@ mod mpi4py;
 mod options;
 mod peers;
 mod prefix;
+mod progress;
 mod quick;
 mod skip;
 mod stages;
@@ -75,7 +76,8 @@ fn run(args: &Args) -> Result<(), String> {
             Some(rev) => compare::compare(&compare::Asked { rev, rounds, json: args.json }),
             None => Err("compare wants a revision, such as HEAD~1".into()),
         },
-        "peers" => peers::peers(rounds),
+        "peers" if args.peers.programs => peers::programs(&args.peers, options),
+        "peers" => peers::installed(rounds),
         other => Err(format!("there is no job {other}; --help names them")),
     }
 }

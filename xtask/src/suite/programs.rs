@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use super::judge::Ended;
 use super::lines::{Expects, Test};
-use super::report::{Outcome, Progress, Verdict};
+use super::report::{self, Outcome, Verdict};
 use super::{Asked, folder, launch};
+use crate::progress::Progress;
 
 /// Lines of output that a report shows, and columns of each.
 const LINES: usize = 3;
@@ -71,7 +72,7 @@ pub(crate) fn run(suite: &str, asked: &Asked, runs: Vec<Run>, limit: u64) -> Res
             ranks: run.ranks,
             seconds: start.elapsed().as_secs_f64(),
         };
-        progress.end(&outcome);
+        report::count(&mut progress, &outcome);
         if asked.json {
             println!("{}", outcome.json());
         }

@@ -1,9 +1,10 @@
-//! Reports of a suite: progress, one line of JSON a test, and a table.
+//! Reports of a suite: failures, one line of JSON a test, and a table.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
 
 use serde_json::json;
+
+use crate::progress::Progress;
 
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,51 +14,6 @@ pub(crate) enum Verdict {
     Failed(String),
     /// With the reason.
     NotApplicable(String),
-}
-
-/// Columns of the bar.
-const BAR: usize = 30;
-
-/// Shows how far a suite is, on a terminal.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    all: usize,
-    done: usize,
-    failed: usize,
-    shown: bool,
-}
-
-impl Progress {
-    /// Makes a bar for so many tests.
-    pub(crate) fn new(all: usize) -> Progress {
-        Progress { all, done: 0, failed: 0, shown: std::io::stderr().is_terminal() }
-    }
-
-    /// Says which test runs.
-    pub(crate) fn start(&self, name: &str) {
-        if self.shown {
-            let filled = BAR * self.done / self.all.max(1);
-            let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
-            let name: String = name.chars().take(50).collect();
-            eprint!("\r\x1b[K[{bar}] {} of {}, {} failed: {name}", self.done, self.all, self.failed);
-            // A bar that cannot be shown is no reason to fail.
-            let _ = std::io::stderr().flush();
-        }
-    }
-
-    /// Counts a test. Without a terminal, one that has failed is named at once.
-    pub(crate) fn end(&mut self, outcome: &Outcome) {
-        self.done += 1;
-        if let Verdict::Failed(why) = &outcome.verdict {
-            self.failed += 1;
-            if !self.shown {
-                eprintln!("failed: {}: {}", outcome.name, why.replace('\n', "\n    "));
-            }
-        }
-        if self.shown && self.done == self.all {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 /// A test with what became of it.
@@ -83,6 +39,15 @@ impl Outcome {
         json!({ "list": self.list, "name": self.name, "ranks": self.ranks,
                 "result": result, "why": why, "seconds": seconds })
         .to_string()
+    }
+}
+
+/// Counts a test on the bar. Without a terminal, one that has failed is named at once.
+pub(crate) fn count(progress: &mut Progress, outcome: &Outcome) {
+    let Verdict::Failed(why) = &outcome.verdict else { return progress.advance() };
+    progress.fail();
+    if !progress.is_shown() {
+        eprintln!("failed: {}: {}", outcome.name, why.replace('\n', "\n    "));
     }
 }
 

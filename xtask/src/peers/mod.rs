@@ -1,0 +1,20 @@
+//! `cargo xtask peers`: this library beside other MPIs, in turn within each round.
+
+mod cells;
+mod heatmap;
+mod imb;
+mod installed;
+mod library;
+mod operation;
+mod page;
+mod patterns;
+mod programs;
+mod rounds;
+mod summary;
+mod table;
+mod transport;
+mod verdict;
+
+pub(crate) use installed::peers as installed;
+pub(crate) use library::Netmod;
+pub(crate) use programs::{Asked, programs};

@@ -1,0 +1,124 @@
+//! `cargo xtask peers --programs`: MPI programs on this library and on other MPIs of today.
+
+use std::path::PathBuf;
+
+use super::cells::{Program, Rounds, cells};
+use super::library::{Libraries, Library, Netmod};
+use super::rounds::{Programs, names, steps};
+use super::summary::{Measured, sums};
+use super::{page, table, transport};
+use crate::options::Options;
+use crate::progress::Progress;
+
+/// Rounds if none are given.
+const ROUNDS: usize = 5;
+
+/// Options of the job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// True for programs; otherwise the job compares netmod-perf.
+    pub(crate) programs: bool,
+    /// The transport; without one both.
+    pub(crate) netmod: Option<Netmod>,
+    /// Text in the names of the operations.
+    pub(crate) filter: Option<String>,
+    /// The folder for the page and its pictures.
+    pub(crate) write: Option<PathBuf>,
+    /// Command under which launchers run.
+    pub(crate) under: Option<String>,
+    /// Folder with what was built.
+    pub(crate) from: Option<PathBuf>,
+    pub(crate) json: bool,
+}
+
+/// Measures, prints, and writes.
+///
+/// # Errors
+/// If a library cannot be installed, uses another transport, or fails.
+pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
+    let filter = asked.filter.as_deref().unwrap_or_default();
+    let netmods = asked.netmod.map_or_else(|| vec![Netmod::Shm, Netmod::Tcp], |netmod| vec![netmod]);
+    if netmods.iter().all(|netmod| steps(*netmod, filter).is_empty()) {
+        return Err(format!("no operation has {filter:?} in its name; there are {}", names().join(", ")));
+    }
+    let mut libraries = Libraries::prepare(options, asked.from.clone())?;
+    let under = asked.under.as_deref().unwrap_or_default();
+    libraries.under = under.split_whitespace().map(str::to_owned).collect();
+    let programs = Programs::prepare(libraries)?;
+    let rounds = options.rounds.unwrap_or(ROUNDS);
+    let mut progress = Progress::new(netmods.iter().map(|n| steps(*n, filter).len()).sum::<usize>() * rounds);
+    let run = page::Run::now(rounds)?;
+    let mut all = Vec::new();
+    for netmod in netmods {
+        let measured = measure(&programs, netmod, filter, rounds, &mut progress)?;
+        print(&measured, rounds, asked.json);
+        all.push(measured);
+    }
+    if let Some(folder) = &asked.write {
+        let name = page::write(folder, &run, &all)?;
+        eprintln!("xtask: written to {}", folder.join(name).display());
+    }
+    Ok(())
+}
+
+fn measure(
+    programs: &Programs,
+    netmod: Netmod,
+    filter: &str,
+    rounds: usize,
+    progress: &mut Progress,
+) -> Result<Measured, String> {
+    let mut used = Vec::new();
+    for library in Library::ALL {
+        progress.start(&format!("{}, {}: its transport", netmod.name(), library.name()));
+        let (version, transport) = ask(programs, library, netmod)?;
+        used.push((library, version, transport));
+    }
+    let mut figures = Rounds::new();
+    for _ in 0..rounds {
+        for step in steps(netmod, filter) {
+            progress.start(&step.words());
+            step.run(programs, &mut figures)?;
+            progress.advance();
+        }
+    }
+    Ok(Measured { netmod, used, cells: cells(netmod, &figures) })
+}
+
+/// Asks a library for its version and for its transport.
+fn ask(programs: &Programs, library: Library, netmod: Netmod) -> Result<(String, String), String> {
+    let program = programs.of(Program::Patterns, library);
+    let mut command = programs.libraries.ask(library, netmod, program);
+    let done = command.arg("library").output();
+    let done = done.map_err(|e| format!("cannot start {command:?}: {e}"))?;
+    let text = [done.stdout, done.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    if !done.status.success() {
+        return Err(format!("{command:?}: {}: {}", done.status, text.trim()));
+    }
+    let version = text.lines().find_map(|line| line.strip_prefix("library "));
+    let version = version.filter(|version| version.contains(library.version()));
+    let Some(version) = version else {
+        let name = library.name();
+        return Err(format!(
+            "the program for {name} runs another library than {}: {text}",
+            library.version()
+        ));
+    };
+    Ok((version.trim().to_owned(), transport::used(library, netmod, &text)?))
+}
+
+fn print(measured: &Measured, rounds: usize, json: bool) {
+    if json {
+        measured.cells.iter().for_each(|cell| println!("{}", table::json(cell)));
+        return;
+    }
+    println!("\n{}: {rounds} rounds", measured.netmod.name());
+    for (library, version, transport) in &measured.used {
+        println!("{}: {version}, over {transport}", library.name());
+    }
+    print!("\n{}\n{}\n", table::text(&measured.cells), table::NOTE);
+    for (title, sum) in sums(&measured.cells) {
+        println!("{title}: {}", sum.words());
+    }
+}
