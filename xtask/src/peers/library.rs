@@ -12,7 +12,7 @@ use crate::wheel::Wheel;
 /// Seconds for one start of a launcher.
 const LIMIT: &str = "180";
 /// Cores of all runs.
-const CORES: &str = "0,1";
+pub(crate) const CORES: &str = "0,1";
 
 /// A library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +126,15 @@ impl Libraries {
     /// Returns the folder of the programs that are built here.
     pub(crate) fn programs(&self) -> &Path {
         &self.folder
+    }
+
+    /// Returns the command that runs a program without a launcher.
+    pub(crate) fn on_cores(&self, program: &Path) -> Command {
+        let mut words = self.under.clone();
+        words.extend(["timeout", LIMIT].map(str::to_owned));
+        let mut command = Command::new(words.remove(0));
+        command.args(words).arg(program);
+        command
     }
 
     /// Returns the command that runs a program; its arguments are still to be added.

@@ -82,6 +82,7 @@ fn page(run: &Run, measured: &[Measured]) -> String {
             let version = version.replace('|', "\\|");
             text += &format!("| {} | {version} | {transport} |\n", library.name());
         }
+        text += &format!("\n{}\n", measured.cores());
         text += &format!("\n![ratios by operation and size]({})\n\n", picture(run, measured));
         for (title, sum) in sums(&measured.cells) {
             text += &format!("- {title}: {}\n", sum.words());
@@ -104,7 +105,7 @@ mod tests {
 
     fn measured() -> Measured {
         let used = vec![(Library::Intel, "1|2".into(), "shm segments".into())];
-        Measured { netmod: Netmod::Shm, used, cells: some() }
+        Measured { netmod: Netmod::Shm, used, distances: Vec::new(), cells: some() }
     }
 
     #[test]

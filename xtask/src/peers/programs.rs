@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::cells::{Program, Rounds, cells};
 use super::library::{Libraries, Library, Netmod};
-use super::rounds::{Programs, names, steps};
+use super::rounds::{Programs, names, turns};
 use super::summary::{Measured, sums};
 use super::{page, table, transport};
 use crate::options::Options;
@@ -38,7 +38,7 @@ pub(crate) struct Asked {
 pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let filter = asked.filter.as_deref().unwrap_or_default();
     let netmods = asked.netmod.map_or_else(|| vec![Netmod::Shm, Netmod::Tcp], |netmod| vec![netmod]);
-    if netmods.iter().all(|netmod| steps(*netmod, filter).is_empty()) {
+    if netmods.iter().all(|netmod| turns(*netmod, filter).is_empty()) {
         return Err(format!("no operation has {filter:?} in its name; there are {}", names().join(", ")));
     }
     let mut libraries = Libraries::prepare(options, asked.from.clone())?;
@@ -46,7 +46,7 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     libraries.under = under.split_whitespace().map(str::to_owned).collect();
     let programs = Programs::prepare(libraries)?;
     let rounds = options.rounds.unwrap_or(ROUNDS);
-    let mut progress = Progress::new(netmods.iter().map(|n| steps(*n, filter).len()).sum::<usize>() * rounds);
+    let mut progress = Progress::new(netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() * rounds);
     let run = page::Run::now(rounds)?;
     let mut all = Vec::new();
     for netmod in netmods {
@@ -74,15 +74,14 @@ fn measure(
         let (version, transport) = ask(programs, library, netmod)?;
         used.push((library, version, transport));
     }
-    let mut figures = Rounds::new();
+    let (mut figures, mut distances) = (Rounds::new(), Vec::new());
     for _ in 0..rounds {
-        for step in steps(netmod, filter) {
-            progress.start(&step.words());
-            step.run(programs, &mut figures)?;
+        for turn in turns(netmod, filter) {
+            distances.push(turn.run(programs, &mut figures, &|what| progress.start(what))?);
             progress.advance();
         }
     }
-    Ok(Measured { netmod, used, cells: cells(netmod, &figures) })
+    Ok(Measured { netmod, used, distances, cells: cells(netmod, &figures) })
 }
 
 /// Asks a library for its version and for its transport.
@@ -117,6 +116,7 @@ fn print(measured: &Measured, rounds: usize, json: bool) {
     for (library, version, transport) in &measured.used {
         println!("{}: {version}, over {transport}", library.name());
     }
+    println!("{}", measured.cores());
     print!("\n{}\n{}\n", table::text(&measured.cells), table::NOTE);
     for (title, sum) in sums(&measured.cells) {
         println!("{title}: {}", sum.words());

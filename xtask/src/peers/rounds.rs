@@ -4,22 +4,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cells::{Figure, Program, Rounds};
-use super::library::{Libraries, Library, Netmod, Ranks};
+use super::library::{CORES, Libraries, Library, Netmod, Ranks};
 use super::operation::{OPERATIONS, RATE, START};
 use super::{imb, patterns};
 use crate::command::output;
 
+const FLAG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/flag.c");
 /// Sizes of messages of two ranks: from 2^0 to 2^22 bytes.
 const SIZES: (u32, u32) = (0, 22);
 /// Sizes of the rate of one pair.
 const RATE_SIZES: (u32, u32) = (3, 3);
+/// The flag's times may differ by this factor while a turn is compared.
+const STEADY: f64 = 1.5;
+/// Most tries of a turn until they do not.
+const TRIES: u32 = 4;
 const CROWD: u32 = 8;
 const STARTED: u32 = 32;
 /// Prints the microseconds of a command.
 const STOPWATCH: &str =
     "a=$EPOCHREALTIME; \"$@\" >/dev/null || exit; b=$EPOCHREALTIME; echo Start 32 $((${b/./} - ${a/./}))";
 
-/// Operations that one start of a program runs.
+/// A kind of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Latency,
@@ -29,22 +34,27 @@ enum Group {
     Start,
 }
 
+/// All operations, as one start of a program runs them.
+const STARTS: [(Group, &[&str]); 9] = [
+    (Group::Latency, &["PingPong"]),
+    (Group::Latency, &["PingPing"]),
+    (Group::Latency, &["Sendrecv"]),
+    (Group::Latency, &["Exchange"]),
+    (Group::Bandwidth, &["Uniband"]),
+    (Group::Bandwidth, &["Biband"]),
+    (Group::Rate, &[RATE]),
+    (Group::Crowd, &["Barrier", "Allreduce"]),
+    (Group::Start, &[START]),
+];
+
 impl Group {
-    const ALL: [Group; 5] = [Group::Latency, Group::Bandwidth, Group::Rate, Group::Crowd, Group::Start];
-
-    fn operations(self) -> &'static [&'static str] {
-        match self {
-            Group::Latency => &["PingPong", "PingPing", "Sendrecv", "Exchange"],
-            Group::Bandwidth => &["Uniband", "Biband"],
-            Group::Rate => &[RATE],
-            Group::Crowd => &["Barrier", "Allreduce"],
-            Group::Start => &[START],
-        }
-    }
-
     /// Returns true if it is measured over a transport.
     fn is_over(self, netmod: Netmod) -> bool {
-        netmod == Netmod::Shm || !matches!(self, Group::Crowd | Group::Start)
+        netmod == Netmod::Shm || !self.is_crowd()
+    }
+
+    fn is_crowd(self) -> bool {
+        matches!(self, Group::Crowd | Group::Start)
     }
 
     fn programs(self) -> &'static [(Program, Library)] {
@@ -70,9 +80,15 @@ impl Group {
     }
 }
 
-/// One start of a program in each round.
+/// The libraries in turn, with the same operations: what is compared.
 #[derive(Clone, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Turn {
+    steps: Vec<Step>,
+}
+
+/// One start of a program.
+#[derive(Clone, Debug)]
+struct Step {
     group: Group,
     program: Program,
     library: Library,
@@ -80,41 +96,91 @@ pub(crate) struct Step {
     operations: Vec<&'static str>,
 }
 
-/// Returns the steps of a round for operations whose names have a text in them.
-pub(crate) fn steps(netmod: Netmod, filter: &str) -> Vec<Step> {
+/// Returns the turns of a round, with operations whose names have a text in them.
+pub(crate) fn turns(netmod: Netmod, filter: &str) -> Vec<Turn> {
     let filter = filter.to_lowercase();
-    let mut steps = Vec::new();
-    for group in Group::ALL.into_iter().filter(|group| group.is_over(netmod)) {
+    let mut turns = Vec::new();
+    for (group, operations) in STARTS {
         let wanted = |name: &&&str| name.to_lowercase().contains(&filter);
-        let operations: Vec<_> = group.operations().iter().filter(wanted).copied().collect();
-        if operations.is_empty() {
+        let operations: Vec<_> = operations.iter().filter(wanted).copied().collect();
+        if operations.is_empty() || !group.is_over(netmod) {
             continue;
         }
-        for (program, library) in group.programs().iter().copied() {
-            steps.push(Step { group, program, library, netmod, operations: operations.clone() });
+        let step = |&(program, library)| {
+            let operations = operations.clone();
+            Step { group, program, library, netmod, operations }
+        };
+        turns.push(Turn { steps: group.programs().iter().map(step).collect() });
+    }
+    turns
+}
+
+impl Turn {
+    /// Runs each library, and adds the figures to those of the rounds. `say` is told what runs.
+    ///
+    /// The two processors of a virtual machine may come nearer to each other or go apart at any
+    /// time. A turn in which they do so is run again, a few times.
+    ///
+    /// # Errors
+    /// If a program fails or does not print all results.
+    pub(crate) fn run(
+        &self,
+        programs: &Programs,
+        rounds: &mut Rounds,
+        say: &dyn Fn(&str),
+    ) -> Result<Distance, String> {
+        let mut tries = 1;
+        loop {
+            let (mut figures, mut flags) = (Vec::new(), vec![programs.flag()?]);
+            for step in &self.steps {
+                say(&step.words());
+                figures.push(step.run(programs)?);
+                flags.push(programs.flag()?);
+            }
+            let distance = Distance::of(&flags);
+            // A crowd is not bound to cores.
+            if !distance.steady && tries < TRIES && self.steps.iter().any(|step| !step.group.is_crowd()) {
+                tries += 1;
+                continue;
+            }
+            for (step, figure) in
+                self.steps.iter().zip(figures).flat_map(|(s, all)| all.into_iter().map(move |f| (s, f)))
+            {
+                let key = (figure.operation, figure.bytes, step.program, step.library);
+                rounds.entry(key).or_default().push(figure.value);
+            }
+            return Ok(distance);
         }
     }
-    steps
+}
+
+/// The distance between the two cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Distance {
+    /// Nanoseconds of a flag from one to the other, the least and the most.
+    pub(crate) flag: (f64, f64),
+    /// True if it has hardly changed.
+    pub(crate) steady: bool,
+}
+
+impl Distance {
+    fn of(flags: &[f64]) -> Distance {
+        let least = flags.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = flags.iter().copied().fold(0.0, f64::max);
+        Distance { flag: (least, most), steady: most <= least * STEADY }
+    }
 }
 
 impl Step {
     /// Returns what it does, in words.
-    pub(crate) fn words(&self) -> String {
+    fn words(&self) -> String {
         format!("{}, {}: {}", self.netmod.name(), self.library.name(), self.operations.join(", "))
     }
 
-    /// Runs it, and adds the figures to those of the rounds.
-    ///
-    /// # Errors
-    /// If the program fails or does not print all results.
-    pub(crate) fn run(&self, programs: &Programs, rounds: &mut Rounds) -> Result<(), String> {
+    /// Runs it, and returns its results.
+    fn run(&self, programs: &Programs) -> Result<Vec<Figure>, String> {
         let text = output(&mut self.command(programs))?;
-        let figures = self.figures(&text).map_err(|why| format!("{}: {why}", self.words()))?;
-        for figure in figures {
-            let key = (figure.operation, figure.bytes, self.program, self.library);
-            rounds.entry(key).or_default().push(figure.value);
-        }
-        Ok(())
+        self.figures(&text).map_err(|why| format!("{}: {why}", self.words()))
     }
 
     fn command(&self, programs: &Programs) -> Command {
@@ -173,6 +239,7 @@ impl Step {
 pub(crate) struct Programs {
     pub(crate) libraries: Libraries,
     imb: PathBuf,
+    flag: PathBuf,
     patterns: [PathBuf; Library::ALL.len()],
 }
 
@@ -188,7 +255,16 @@ impl Programs {
         }
         let patterns = patterns.try_into().map_err(|_| "a program for each library".to_owned())?;
         let imb = libraries.root_of(Library::Intel).join("bin/IMB-MPI1");
-        Ok(Programs { libraries, imb, patterns })
+        let flag = libraries.programs().join("flag");
+        build_flag(&flag)?;
+        Ok(Programs { libraries, imb, flag, patterns })
+    }
+
+    /// Returns the nanoseconds of a flag from one core to the other.
+    fn flag(&self) -> Result<f64, String> {
+        let text = output(self.libraries.on_cores(&self.flag).args(CORES.split(',')))?;
+        let value = text.trim().strip_prefix("flag ").and_then(|value| value.parse().ok());
+        value.ok_or_else(|| format!("{} says {text:?}, which is not a result", self.flag.display()))
     }
 
     pub(crate) fn of(&self, program: Program, library: Library) -> &Path {
@@ -197,6 +273,10 @@ impl Programs {
             Program::Patterns => &self.patterns[library as usize],
         }
     }
+}
+
+fn build_flag(program: &Path) -> Result<(), String> {
+    output(Command::new("cc").args(["-O2", "-pthread", "-o"]).arg(program).arg(FLAG)).map(|_| ())
 }
 
 /// Returns the names of all operations.
@@ -208,22 +288,25 @@ pub(crate) fn names() -> Vec<&'static str> {
 mod tests {
     use super::*;
 
+    fn step(group: Group) -> Step {
+        let steps = turns(Netmod::Shm, "").into_iter().flat_map(|turn| turn.steps);
+        steps.into_iter().find(|step| step.group == group).expect("a step")
+    }
+
     #[test]
     fn a_round_runs_what_is_wanted_on_each_library() {
-        let all = steps(Netmod::Shm, "");
-        assert_eq!(all.len(), 2 * 5 + 3 * 4);
-        let named: Vec<_> = Group::ALL.iter().flat_map(|group| group.operations()).copied().collect();
+        let all = turns(Netmod::Shm, "");
+        assert_eq!(all.iter().map(|turn| turn.steps.len()).sum::<usize>(), 6 * 5 + 3 * 4);
+        let named: Vec<_> = STARTS.iter().flat_map(|(_, operations)| *operations).copied().collect();
         assert_eq!(named, names());
-        let some = steps(Netmod::Tcp, "ping");
-        assert_eq!(some.len(), 5);
-        assert_eq!(some[4].words(), "tcp, Open MPI: PingPong, PingPing");
-        assert!(steps(Netmod::Tcp, "barrier").is_empty());
+        let some = turns(Netmod::Tcp, "ping");
+        let words: Vec<_> = some.iter().map(|turn| turn.steps[4].words()).collect();
+        assert_eq!(words, ["tcp, Open MPI: PingPong", "tcp, Open MPI: PingPing"]);
+        assert!(turns(Netmod::Tcp, "barrier").is_empty());
     }
 
     #[test]
     fn a_run_without_all_results_is_an_error() {
-        let steps = steps(Netmod::Shm, "r");
-        let step = |group| steps.iter().find(|s| s.group == group).expect("a step");
         let rate = step(Group::Rate).figures("Uniband 8 1e7").expect("a result");
         assert_eq!((rate[0].operation.as_str(), rate[0].value), ("Rate", 1e7));
         let crowd = step(Group::Crowd).figures("Barrier 8 20\nAllreduce 8 30").expect("results");
@@ -231,6 +314,25 @@ mod tests {
         assert_eq!(step(Group::Crowd).figures("Barrier 8 20"), Err("1 of 2 results".into()));
         assert!(step(Group::Start).figures("Start 32 0").is_err());
         assert!(step(Group::Start).figures("").is_err());
+    }
+
+    #[test]
+    fn cores_that_go_apart_are_noticed() {
+        assert_eq!(Distance::of(&[58.0, 55.0, 62.0]), Distance { flag: (55.0, 62.0), steady: true });
+        assert!(!Distance::of(&[58.0, 274.0, 60.0]).steady);
+    }
+
+    #[test]
+    fn the_flag_wants_two_cores() {
+        let folder = std::env::temp_dir().join(format!("netmod-flag-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let program = folder.join("flag");
+        build_flag(&program).expect("it builds");
+        let why = output(Command::new(&program).arg("0")).expect_err("one is missing");
+        assert!(why.contains("wants two cores"), "{why}");
+        let why = output(Command::new(&program).args(["0", "1000000"])).expect_err("there is none");
+        assert!(why.contains("cannot be bound"), "{why}");
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::cells::Cell;
 use super::library::{Library, Netmod};
+use super::rounds::Distance;
 use super::verdict::Verdict;
 
 /// The most that a cell has of its goal in a table that has reached it.
@@ -15,7 +16,24 @@ pub(crate) struct Measured {
     pub(crate) netmod: Netmod,
     /// Each library, its version, and the transport that it says it uses.
     pub(crate) used: Vec<(Library, String, String)>,
+    /// The distance between the cores in each turn.
+    pub(crate) distances: Vec<Distance>,
     pub(crate) cells: Vec<Cell>,
+}
+
+impl Measured {
+    /// Returns a sentence on the distance between the cores.
+    pub(crate) fn cores(&self) -> String {
+        let all = &self.distances;
+        let least = all.iter().map(|d| d.flag.0).fold(f64::INFINITY, f64::min);
+        let most = all.iter().map(|d| d.flag.1).fold(0.0, f64::max);
+        let changed = all.iter().filter(|d| !d.steady).count();
+        format!(
+            "A flag took {least:.0} to {most:.0} ns from core to core; {changed} of {} turns were measured while \
+             that changed.",
+            all.len()
+        )
+    }
 }
 
 /// Returns the verdicts on the operations of two ranks and on the others.
@@ -65,6 +83,15 @@ mod tests {
     use super::super::cells::cells;
     use super::super::cells::tests::rounds;
     use super::*;
+
+    #[test]
+    fn the_distances_are_told() {
+        let steady = |flag| Distance { flag, steady: true };
+        let distances = vec![steady((55.0, 60.0)), Distance { flag: (58.0, 270.0), steady: false }];
+        let measured = Measured { netmod: Netmod::Shm, used: Vec::new(), distances, cells: Vec::new() };
+        let words = measured.cores();
+        assert!(words.contains("55 to 270 ns") && words.contains("1 of 2 turns"), "{words}");
+    }
 
     #[test]
     fn a_table_may_have_a_few_failures_and_none_far_off() {
