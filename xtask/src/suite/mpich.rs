@@ -9,7 +9,7 @@ use super::judge::judge;
 use super::lines::{self, Test};
 use super::report::{self, Outcome, Verdict};
 use super::{Asked, Subset, folder, launch, source};
-use crate::command::{output, root, run as run_command};
+use crate::command::{output, run as run_command};
 use crate::progress::Progress;
 
 const SUITE: &str = "mpich";
@@ -78,9 +78,9 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
     let prefix = asked.install(SUITE)?;
     configure(&source, &build, &prefix)?;
     let tests = tests(&build)?;
-    let exceptions = exceptions(&tests)?;
-    let subset = Subset::read(SUITE, asked.subset)?;
     let names: Vec<String> = tests.iter().map(Test::name).collect();
+    let exceptions = allowed::of_suite(SUITE, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let subset = Subset::read(SUITE, asked.subset)?;
     subset.check(names.iter().map(String::as_str))?;
     let wanted = |name: &String| asked.wants(name) && subset.has(name);
     let tests: Vec<_> = tests.into_iter().zip(names).filter(|(_, name)| wanted(name)).collect();
@@ -137,14 +137,6 @@ fn tests(build: &Path) -> Result<Vec<Test>, String> {
     Ok(tests)
 }
 
-fn exceptions(tests: &[Test]) -> Result<Vec<Exception>, String> {
-    let file = root().join("xtask/allowed/suite-mpich.tsv");
-    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let exceptions = allowed::read(&text)?;
-    allowed::check(&exceptions, tests)?;
-    Ok(exceptions)
-}
-
 /// Compiles the programs of tests. One that does not compile fails when its turn comes.
 fn compile(build: &Path, tests: &[Test]) -> Result<(), String> {
     for library in LIBRARIES {
@@ -185,7 +177,7 @@ fn one(
     build: &Path,
     launcher: &Path,
 ) -> Result<Verdict, String> {
-    if let Some(reason) = allowed::reason(exceptions, test) {
+    if let Some(reason) = allowed::reason(exceptions, &test.name()) {
         return Ok(Verdict::NotApplicable(reason.into()));
     }
     let folder = build.join(&test.list);
@@ -235,11 +227,5 @@ mod tests {
         let why = too_large(test, 10.0).expect("a reason");
         assert!(why.contains("8.6 GB") && why.contains("10.0 free"), "{why}");
         assert!(free_memory() > 0.0);
-    }
-
-    #[test]
-    fn the_list_of_exceptions_is_sound() {
-        let text = include_str!("../../allowed/suite-mpich.tsv");
-        assert!(allowed::read(text).is_ok());
     }
 }

@@ -1,12 +1,12 @@
 //! Suites of programs as their packages have them: each is a job that is judged by what it prints.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::judge::Ended;
 use super::lines::{Expects, Test};
 use super::report::{self, Outcome, Verdict};
-use super::{Asked, folder, launch};
+use super::{Asked, allowed, folder, launch};
 use crate::progress::Progress;
 
 /// Lines of output that a report shows, and columns of each.
@@ -34,39 +34,29 @@ pub(crate) struct Run {
 /// Runs the programs that are wanted, each for at most `limit` seconds.
 ///
 /// # Errors
-/// If the library cannot be installed, or the launcher does not start.
+/// If the suite has no sound list of exceptions, the library cannot be installed, or the launcher
+/// does not start.
 pub(crate) fn run(suite: &str, asked: &Asked, runs: Vec<Run>, limit: u64) -> Result<Vec<Outcome>, String> {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let exceptions = allowed::of_suite(suite, &names)?;
     let wanted: Vec<Run> = runs.into_iter().filter(|run| asked.wants(&run.name)).collect();
     if asked.list {
         wanted.iter().for_each(|run| println!("{}", run.name));
         return Ok(Vec::new());
     }
     let prefix = asked.install(suite)?;
-    let launcher = prefix.join("bin/mpiexec");
     let limit = asked.limit.unwrap_or(limit);
     let mut progress = Progress::new(wanted.len());
     let mut outcomes = Vec::new();
     for run in wanted {
         progress.start(&run.name);
         let start = Instant::now();
-        let mut libraries = prefix.join("lib").display().to_string();
-        run.libraries.iter().for_each(|folder| libraries += &format!(":{}", folder.display()));
-        let own = [("LD_LIBRARY_PATH".to_owned(), libraries)].into_iter().chain(run.environment.clone());
-        let test = Test {
-            list: run.list.clone(),
-            program: run.program.display().to_string(),
-            ranks: run.ranks,
-            arguments: run.arguments.clone(),
-            launcher: Vec::new(),
-            environment: own.chain(asked.environment.iter().cloned()).collect(),
-            limit: None,
-            expects: Expects::NoErrors,
-            memory: 0.0,
+        let verdict = match allowed::reason(&exceptions, &run.name) {
+            Some(reason) => Verdict::NotApplicable(reason.into()),
+            None => one(suite, &run, asked, &prefix, limit)?,
         };
-        let output = folder(suite).join("output.txt");
-        let ended = launch::launch(&test, &launcher, &run.folder, &output, limit)?;
         let outcome = Outcome {
-            verdict: judge(&run, &ended, limit),
+            verdict,
             list: run.list,
             name: run.name,
             ranks: run.ranks,
@@ -79,6 +69,27 @@ pub(crate) fn run(suite: &str, asked: &Asked, runs: Vec<Run>, limit: u64) -> Res
         outcomes.push(outcome);
     }
     Ok(outcomes)
+}
+
+/// Runs a program, and judges how it ends.
+fn one(suite: &str, run: &Run, asked: &Asked, prefix: &Path, limit: u64) -> Result<Verdict, String> {
+    let mut libraries = prefix.join("lib").display().to_string();
+    run.libraries.iter().for_each(|folder| libraries += &format!(":{}", folder.display()));
+    let own = [("LD_LIBRARY_PATH".to_owned(), libraries)].into_iter().chain(run.environment.clone());
+    let test = Test {
+        list: run.list.clone(),
+        program: run.program.display().to_string(),
+        ranks: run.ranks,
+        arguments: run.arguments.clone(),
+        launcher: Vec::new(),
+        environment: own.chain(asked.environment.iter().cloned()).collect(),
+        limit: None,
+        expects: Expects::NoErrors,
+        memory: 0.0,
+    };
+    let output = folder(suite).join("output.txt");
+    let ended = launch::launch(&test, &prefix.join("bin/mpiexec"), &run.folder, &output, limit)?;
+    Ok(judge(run, &ended, limit))
 }
 
 fn judge(run: &Run, ended: &Ended, limit: u64) -> Verdict {
