@@ -17,21 +17,22 @@ fn bad(class: Class, text: String) -> Box<MpiError> {
 }
 
 impl Cart {
-    /// Creates a grid that has at most `size` cells.
+    /// Creates a grid that has at most `size` cells. With a dimension that is 0 it has none, as in
+    /// MPICH.
     ///
     /// # Errors
-    /// Arrays of different lengths, a dimension that is not positive, or too many cells.
+    /// Arrays of different lengths, a negative dimension, or too many cells.
     pub fn new(dims: &[i32], periods: &[bool], size: usize) -> Result<Cart> {
         if dims.len() != periods.len() {
             let text =
                 format!("{} dimensions and {} periods: there must be as many", dims.len(), periods.len());
             return Err(bad(Class::ARG, text));
         }
-        if let Some((i, d)) = dims.iter().enumerate().find(|(_, d)| **d < 1) {
-            return Err(bad(Class::DIMS, format!("dimension {i} is {d}: it must be positive")));
+        if let Some((i, d)) = dims.iter().enumerate().find(|(_, d)| **d < 0) {
+            return Err(bad(Class::DIMS, format!("dimension {i} is {d}: it must not be negative")));
         }
         let cells = dims.iter().try_fold(1usize, |all, d| all.checked_mul(*d as usize));
-        if cells.is_none_or(|cells| cells > size) {
+        if cells.is_none_or(|cells| cells > size) && !dims.contains(&0) {
             let text =
                 format!("a grid of {dims:?} has more cells than the communicator has processes ({size})");
             return Err(bad(Class::DIMS, text));
@@ -41,7 +42,8 @@ impl Cart {
 
     /// Number of cells.
     pub fn cells(&self) -> i32 {
-        self.dims.iter().product()
+        // The other dimensions of an empty grid may be of any size.
+        if self.dims.contains(&0) { 0 } else { self.dims.iter().product() }
     }
 
     /// Returns the coordinates of a rank.
@@ -198,10 +200,18 @@ mod tests {
     fn bad_grids_are_refused() {
         let class = |dims: &[i32], periods: &[bool]| Cart::new(dims, periods, 6).unwrap_err().class;
         assert_eq!(class(&[7], &[true]), Class::DIMS);
-        assert_eq!(class(&[0], &[true]), Class::DIMS);
         assert_eq!(class(&[2, -1], &[true, true]), Class::DIMS);
         assert_eq!(class(&[i32::MAX; 4], &[true; 4]), Class::DIMS);
         assert_eq!(class(&[2], &[]), Class::ARG);
         assert_eq!(Cart::new(&[], &[], 6).unwrap().cells(), 1);
+    }
+
+    #[test]
+    fn a_grid_may_be_empty() {
+        for dims in [[0, 2, 3], [i32::MAX, i32::MAX, 0], [0, i32::MAX, i32::MAX]] {
+            let grid = Cart::new(&dims, &[true; 3], 6).unwrap();
+            assert_eq!(grid.cells(), 0);
+            assert_eq!(grid.coords(0).unwrap_err().class, Class::RANK);
+        }
     }
 }

@@ -55,6 +55,16 @@ fn a_grid_has_coordinates_slices_and_neighbours() {
 }
 
 #[test]
+fn nobody_is_in_a_grid_without_cells() {
+    run(2, |mpi, _| {
+        let grid = mpi.cart_create(WORLD, &[2, 0], &[false, true], false).expect("cart_create");
+        assert!(grid.is_null());
+        assert_eq!(mpi.cart_map(WORLD, &[2, 0], &[false, true]), Ok(UNDEFINED));
+        assert_eq!(mpi.cart_map(WORLD, &[2, -1], &[false, true]).expect_err("bad").class, Class::DIMS);
+    });
+}
+
+#[test]
 fn graphs_have_neighbours() {
     run(3, |mpi, me| {
         let mut ring = mpi.graph_create(WORLD, &[2, 4, 6], &[1, 2, 0, 2, 0, 1], false).expect("graph_create");
