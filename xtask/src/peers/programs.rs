@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::cells::{Program, Rounds, cells};
+use super::cells::{Program, Rounds, add_earlier, cells};
 use super::library::{Libraries, Library, Netmod};
 use super::rounds::{Programs, names, turns};
 use super::summary::{Measured, sums};
@@ -20,6 +20,8 @@ pub(crate) struct Asked {
     pub(crate) programs: bool,
     /// The transport; without one both.
     pub(crate) netmod: Option<Netmod>,
+    /// Runs of all rounds: a cell fails only if it does so in two, if there are two.
+    pub(crate) runs: Option<usize>,
     /// Text in the names of the operations.
     pub(crate) filter: Option<String>,
     /// The folder for the page and its pictures.
@@ -45,15 +47,22 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let under = asked.under.as_deref().unwrap_or_default();
     libraries.under = under.split_whitespace().map(str::to_owned).collect();
     let programs = Programs::prepare(libraries)?;
-    let rounds = options.rounds.unwrap_or(ROUNDS);
-    let mut progress = Progress::new(netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() * rounds);
-    let run = page::Run::now(rounds)?;
-    let mut all = Vec::new();
-    for netmod in netmods {
-        let measured = measure(&programs, netmod, filter, rounds, &mut progress)?;
-        print(&measured, rounds, asked.json);
-        all.push(measured);
+    let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
+    let all_turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() * rounds * runs;
+    let mut progress = Progress::new(all_turns);
+    let run = page::Run::now(runs, rounds)?;
+    let mut all: Vec<Measured> = Vec::new();
+    for _ in 0..runs {
+        let mut now = Vec::new();
+        for netmod in &netmods {
+            now.push(measure(&programs, *netmod, filter, rounds, &mut progress)?);
+        }
+        for (now, before) in now.iter_mut().zip(&all) {
+            add_earlier(&mut now.cells, &before.cells);
+        }
+        all = now;
     }
+    all.iter().for_each(|measured| print(measured, &run, asked.json));
     if let Some(folder) = &asked.write {
         let name = page::write(folder, &run, &all)?;
         eprintln!("xtask: written to {}", folder.join(name).display());
@@ -107,12 +116,12 @@ fn ask(programs: &Programs, library: Library, netmod: Netmod) -> Result<(String,
     Ok((version.trim().to_owned(), transport::used(library, netmod, &text)?))
 }
 
-fn print(measured: &Measured, rounds: usize, json: bool) {
+fn print(measured: &Measured, run: &page::Run, json: bool) {
     if json {
         measured.cells.iter().for_each(|cell| println!("{}", table::json(cell)));
         return;
     }
-    println!("\n{}: {rounds} rounds", measured.netmod.name());
+    println!("\n{}: {}", measured.netmod.name(), run.count());
     for (library, version, transport) in &measured.used {
         println!("{}: {version}, over {transport}", library.name());
     }

@@ -58,7 +58,7 @@ impl Sum {
         for cell in cells {
             sum.cells += 1;
             sum.failed += usize::from(cell.verdict() == Verdict::Failed);
-            sum.worst = sum.worst.max(cell.best().ratio / cell.goal());
+            sum.worst = sum.worst.max(cell.judged() / cell.goal());
         }
         sum
     }

@@ -16,7 +16,8 @@ Times in us, Uniband and Biband in MB/s, Rate in messages a second (one pair, 8 
 Barrier and Allreduce (8 bytes): 8 ranks on 2 cores. Start: start, one barrier and end of 32 ranks on 2 cores. \
 Two ranks, one on each core, run the same IMB-MPI1 on ours, Intel's and MPICH's library. Open MPI runs a C program \
 with the same patterns; it is compared with ours in that program (ours, C). The last four operations are of that \
-program alone. The ratio is that to the best peer, named behind it; less is better, also for rates.";
+program alone. The ratio is that to the best peer, named behind it; less is better, also for rates. Before it are those of earlier runs: with several, \
+a cell fails only if it does so in two.";
 
 /// Returns the table as text with aligned columns.
 pub(crate) fn text(cells: &[Cell]) -> String {
@@ -54,6 +55,7 @@ fn row(cell: &Cell) -> [String; HEADS.len()] {
     let first = cell.against[0];
     let other = cell.against.iter().find(|against| against.program != first.program);
     let best = cell.best();
+    let earlier: String = cell.earlier.iter().map(|ratio| format!("{ratio:.2}, ")).collect();
     [
         cell.operation.name.to_owned(),
         size(cell.bytes),
@@ -62,7 +64,7 @@ fn row(cell: &Cell) -> [String; HEADS.len()] {
         theirs(Library::Mpich),
         show(other.map(|against| against.ours)),
         theirs(Library::OpenMpi),
-        format!("{:.2} {}", best.ratio, best.library.name()),
+        format!("{earlier}{:.2} {}", best.ratio, best.library.name()),
         format!("{:.2}", cell.goal()),
         cell.verdict().name().to_owned(),
     ]
@@ -97,14 +99,14 @@ pub(crate) fn json(cell: &Cell) -> String {
     let best = cell.best();
     json!({ "netmod": cell.netmod.name(), "operation": cell.operation.name, "size": cell.bytes,
             "unit": kind.unit(), "peers": peers.collect::<Vec<_>>(), "best": best.library.name(),
-            "ratio": best.ratio, "goal": cell.goal(), "verdict": cell.verdict().name() })
+            "ratio": best.ratio, "earlier": cell.earlier, "goal": cell.goal(), "verdict": cell.verdict().name() })
     .to_string()
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::cells::cells;
     use super::super::cells::tests::rounds;
+    use super::super::cells::{add_earlier, cells};
     use super::super::library::Netmod;
     use super::*;
 
@@ -131,6 +133,14 @@ pub(crate) mod tests {
         ] {
             assert!(table.lines().any(|l| l == line), "{line}: {table}");
         }
+    }
+
+    #[test]
+    fn ratios_of_earlier_runs_are_before_the_last() {
+        let mut cells = some();
+        add_earlier(&mut cells, &some());
+        let table = markdown(&cells);
+        assert!(table.contains("| 1.50, 1.50 Open MPI |"), "{table}");
     }
 
     #[test]
