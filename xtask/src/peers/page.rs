@@ -12,7 +12,7 @@ use crate::command::{output, root};
 pub(crate) struct Run {
     /// The day, as 2026-11-27.
     date: String,
-    /// The commit of this tree.
+    /// The commit of this tree, and whether the library may be of another.
     revision: String,
     machine: String,
     runs: usize,
@@ -20,18 +20,22 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Returns what holds now.
+    /// Returns what holds now. `from` is the folder with a library that was built before.
     ///
     /// # Errors
     /// If git or date cannot say it.
-    pub(crate) fn now(runs: usize, rounds: usize) -> Result<Run, String> {
+    pub(crate) fn now(runs: usize, rounds: usize, from: Option<&Path>) -> Result<Run, String> {
         let line = |text: String| text.trim().to_owned();
         let date = line(output(Command::new("date").args(["-u", "+%F"]))?);
         let mut git = Command::new("git");
         git.args(["describe", "--always", "--dirty", "--exclude=*"]).current_dir(root());
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let machine = machine(&read("/proc/cpuinfo"), &read("/proc/sys/kernel/osrelease"));
-        Ok(Run { date, revision: line(output(&mut git)?), machine, runs, rounds })
+        let mut revision = line(output(&mut git)?);
+        if let Some(from) = from {
+            revision += &format!(", with the library that was in {}", from.display());
+        }
+        Ok(Run { date, revision, machine, runs, rounds })
     }
 
     /// Returns how often all was measured.
@@ -132,6 +136,14 @@ mod tests {
         }
         assert!(folder.join("programs-2026-01-02-shm.svg").is_file());
         std::fs::remove_dir_all(&folder).expect("the folder goes");
+    }
+
+    #[test]
+    fn a_library_that_was_built_before_is_named() {
+        let run = Run::now(1, 5, Some(Path::new("built"))).expect("git and date");
+        assert!(run.revision.ends_with(", with the library that was in built"), "{run:?}");
+        assert_eq!(run.date.split('-').map(str::len).collect::<Vec<_>>(), [4, 2, 2]);
+        assert_eq!(run.count(), "1 run of 5 rounds");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
     let all_turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() * rounds * runs;
     let mut progress = Progress::new(all_turns);
-    let run = page::Run::now(runs, rounds)?;
+    let run = page::Run::now(runs, rounds, asked.from.as_deref())?;
     let mut all: Vec<Measured> = Vec::new();
     for _ in 0..runs {
         let mut now = Vec::new();
