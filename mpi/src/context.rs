@@ -107,7 +107,10 @@ impl Contexts {
 
     /// Takes back an id that no communicator was made of.
     pub(crate) fn release(&mut self, id: u32) {
-        self.free[id as usize / 64] |= 1 << (id % 64);
+        // A communicator that was never complete has an id that nobody agrees on.
+        if let Some(word) = self.free.get_mut(id as usize / 64) {
+            *word |= 1 << (id % 64);
+        }
     }
 
     fn reap(&mut self) {

@@ -111,13 +111,15 @@ impl Duplication {
 /// Makes the core of a communicator with the groups of another one.
 fn like(vci: &mut Vci, parent: &CommCore, [id, other]: [u32; 2]) -> Result<CommCore> {
     let (inn, group, me) = (channels(vci, id)?, Arc::clone(parent.group()), parent.rank());
-    Ok(match parent.remote() {
+    let mut core = match parent.remote() {
         Some(remote) => {
             let out = channels(vci, other)?;
             CommCore::inter([id, other], inn, out, group, me, Arc::clone(remote))
         }
         None => CommCore::intra(id, inn, group, me),
-    })
+    };
+    core.session = parent.session;
+    Ok(core)
 }
 
 impl Task for Duplication {
@@ -163,22 +165,34 @@ impl Mpi {
     /// # Errors
     /// A bad handle; what a copy function returns; no context id.
     pub fn comm_dup(&self, comm: Comm) -> Result<Comm> {
-        let core = self.with(|s| s.objects.comms.core(comm))?;
-        let new = if core.remote().is_some() {
-            self.dup_inter(comm, &core)?
-        } else {
-            let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
-            self.make(comm, id, Arc::clone(core.group()), core.rank())?
-        };
-        self.with(|s| s.objects.copy_topology(comm, new))?;
-        // Only now, since the other processes would wait for one whose copy function fails.
-        let adopted =
-            self.copied_attrs(comm).and_then(|copies| self.with(|s| s.objects.adopt_attrs(new, &copies)));
-        if let Err(e) = adopted {
+        let (new, mut request) = self.start_dup(comm)?;
+        // Attributes only then, since the others would wait for one whose copy function fails.
+        let end = self.wait(&mut request).and_then(|_| {
+            let copies = self.copied_attrs(comm)?;
+            self.with(|s| s.objects.adopt_attrs(new, &copies))
+        });
+        if let Err(e) = end {
             self.with(|s| s.objects.drop_comm(new))?;
             return Err(e);
         }
         Ok(new)
+    }
+
+    /// Starts to duplicate a communicator without its attributes. It is a task even if the caller
+    /// waits, so that each thread that polls advances it.
+    fn start_dup(&self, comm: Comm) -> Result<(Comm, Request)> {
+        self.with(|s| {
+            let State { dev, objects, requests } = s;
+            let parent = objects.comms.core(comm)?;
+            let core = like(dev, &parent, [INCOMPLETE; 2])?;
+            let new = objects.add_comm(comm, core)?;
+            objects.copy_topology(comm, new)?;
+            let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
+            let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
+            let task = Duplication { stage, parent, both, comm: new };
+            let request = requests.insert(Kind::Task(Some(Box::new(task))))?;
+            Ok((new, request))
+        })
     }
 
     /// Duplicates a communicator, with hints (`MPI_Comm_dup_with_info`).
@@ -199,19 +213,9 @@ impl Mpi {
     /// A bad handle; what a copy function returns.
     pub fn comm_idup(&self, comm: Comm) -> Result<(Comm, Request)> {
         let copies = self.copied_attrs(comm)?;
-        self.with(|s| {
-            let State { dev, objects, requests } = s;
-            let parent = objects.comms.core(comm)?;
-            let core = like(dev, &parent, [INCOMPLETE; 2])?;
-            let new = objects.add_comm(comm, core)?;
-            objects.adopt_attrs(new, &copies)?;
-            objects.copy_topology(comm, new)?;
-            let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
-            let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
-            let task = Duplication { stage, parent, both, comm: new };
-            let request = requests.insert(Kind::Task(Some(Box::new(task))))?;
-            Ok((new, request))
-        })
+        let (new, request) = self.start_dup(comm)?;
+        self.with(|s| s.objects.adopt_attrs(new, &copies))?;
+        Ok((new, request))
     }
 
     /// Starts to duplicate a communicator, with hints (`MPI_Comm_idup_with_info`).

@@ -250,17 +250,4 @@ impl Mpi {
         let id = self.agree(Agreement::new(Party { tag: core.next_tag(), ..both }, true))?;
         self.make(inter, id, Arc::new(Ranks::new(places)), me)
     }
-
-    /// Duplicates an intercommunicator, without its attributes.
-    ///
-    /// # Errors
-    /// A bad handle; no context id.
-    pub(crate) fn dup_inter(&self, inter: Comm, core: &Arc<CommCore>) -> Result<Comm> {
-        let remote = remote_of(core)?;
-        let id = self.agree(Agreement::new(Party::of_all(core), true))?;
-        let both = Party::of_both(core, &remote);
-        let ids = self.gather_records(both, id.to_le_bytes().to_vec())?;
-        let ids = [id, other_id(core, id, &ids)];
-        self.make_inter(inter, ids, Arc::clone(core.group()), core.rank(), remote)
-    }
 }

@@ -116,6 +116,8 @@ fn a_session_has_a_buffer_for_its_communicators() {
         let made = mpi.comm_create_from_group(group, "buffers", Info::NULL, Errhandler::RETURN);
         let mut of = made.expect("a communicator");
         let mut dup = mpi.comm_dup(of).expect("dup");
+        let (mut idup, mut request) = mpi.comm_idup(of).expect("idup");
+        mpi.wait(&mut request).expect("it is made");
         if me == 1 {
             meet(mpi, WORLD);
             for comm in [of, dup] {
@@ -130,8 +132,11 @@ fn a_session_has_a_buffer_for_its_communicators() {
             let mut data = [vec![1; LARGE], vec![2; LARGE]];
             mpi.bsend(ints(&mut data[0]), 1, 1, of).expect("it fits");
             mpi.bsend(ints(&mut data[0]), 1, 1, dup).expect("it fits");
-            let full = mpi.bsend(ints(&mut data[1]), 1, 2, dup).expect_err("full");
-            assert_eq!(full.class, Class::BUFFER);
+            for comm in [dup, idup] {
+                let full = mpi.bsend(ints(&mut data[1]), 1, 2, comm).expect_err("full");
+                assert_eq!(full.class, Class::BUFFER);
+                assert!(full.text.contains("are in use"), "{}", full.text);
+            }
             let none = mpi.bsend(ints(&mut data[1]), 1, 2, WORLD).expect_err("no buffer");
             assert!(none.text.contains("no buffer is attached"), "{}", none.text);
             mpi.buffer_attach(BUFFER_AUTOMATIC, 0).expect("attach");
@@ -149,7 +154,7 @@ fn a_session_has_a_buffer_for_its_communicators() {
         }
         meet(mpi, WORLD);
         mpi.group_free(&mut group).expect("free");
-        [&mut of, &mut dup].into_iter().for_each(|comm| mpi.comm_free(comm).expect("free"));
+        [&mut of, &mut dup, &mut idup].into_iter().for_each(|comm| mpi.comm_free(comm).expect("free"));
         let gone = session;
         mpi.session_finalize(&mut session).expect("finalize");
         assert_eq!(mpi.session_flush_buffer(gone).expect_err("no session").class, Class::SESSION);

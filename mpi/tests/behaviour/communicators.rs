@@ -67,6 +67,9 @@ fn too_many_communicators_are_told() {
         };
         assert_eq!((all.len(), error.class), (2045, Class::OTHER));
         assert!(error.text.contains("no context id is left"), "{}", error.text);
+        let (mut none, mut request) = mpi.comm_idup(WORLD).expect("idup");
+        assert_eq!(mpi.wait(&mut request).expect_err("it fails, too").class, Class::OTHER);
+        mpi.comm_free(&mut none).expect("free");
         mpi.comm_free(&mut all[1000]).expect("free");
         all[1000] = mpi.comm_dup(WORLD).expect("one is free again");
         all.iter_mut().for_each(|comm| mpi.comm_free(comm).expect("free"));
