@@ -15,7 +15,7 @@ use netmod_core::{Header, Refusal, ReplyBackoff, Stores, Time, VcId};
 use crate::pause::Pause;
 use crate::ring::{
     Broken, Consumer, Geometry, INLINE, Kind, MAX_PAYLOAD, MIN_RING, Producer, Reserved, RingMem, TOKEN_LINE,
-    TokenLine,
+    TokenLine, WHOLE_PAYLOAD,
 };
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
@@ -39,12 +39,40 @@ pub(crate) fn first_piece() -> usize {
     if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
 }
 
-/// Longest message that goes with the token line, if its payload buffer is so long: in one piece.
-/// On Zen 4 one piece takes less time than two even beyond [`FIRST_AWAITED`], since all its lines
-/// are the sender's already.
-#[inline]
-fn longest_payload() -> usize {
-    if Processor::here() == Processor::Zen4 { MAX_PAYLOAD } else { first_piece() }
+/// The parts in which a payload is written to the payload buffer of the token line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// Longest payload that goes there, if the buffer is so long.
+    pub(crate) longest: usize,
+    /// Bytes written before the cell is published.
+    first: usize,
+}
+
+impl Parts {
+    /// Longest part behind the first.
+    const MORE: usize = 8 << 10;
+
+    /// Returns what a processor does best with. On Zen 4 one part takes less time than two even
+    /// beyond [`FIRST_AWAITED`], since all its lines are the sender's already.
+    pub(crate) fn of(processor: Processor) -> Parts {
+        match processor {
+            Processor::Zen5 => Parts { longest: MAX_PAYLOAD, first: FIRST_AWAITED },
+            Processor::Zen4 => Parts { longest: 16 << 10, first: 16 << 10 },
+            Processor::Other => Parts { longest: FIRST_AWAITED, first: FIRST_AWAITED },
+        }
+    }
+
+    /// Returns how much of `len` bytes is written before the cell is published.
+    #[inline]
+    fn first_of(self, len: usize) -> usize {
+        if len > WHOLE_PAYLOAD { len.min(self.first) } else { len }
+    }
+}
+
+impl Default for Parts {
+    fn default() -> Parts {
+        Parts::of(Processor::here())
+    }
 }
 
 /// Longest message after which the lines of the next are fetched: as many as a processor fetches at
@@ -177,6 +205,8 @@ pub(crate) struct Channel {
     pub(crate) lent: u32,
     /// The poll in which the last message was sent.
     sent_in: u32,
+    /// The way in which payloads go with the token line.
+    pub(crate) parts: Parts,
     /// Delay before this rank's reply is polled for.
     pub(crate) quiet: ReplyBackoff,
     /// The choice of store instructions for long pieces.
@@ -267,12 +297,17 @@ impl Channel {
     #[inline(never)]
     fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
-        let fits = data.len() <= longest_payload().min(tx.mem.payload() as usize);
+        let fits = data.len() <= self.parts.longest.min(tx.mem.payload() as usize);
         if awaited && fits && cell_of(tx, &self.token_line, self.lent) == TOKEN_LINE {
             let Some(place) = tx.reserve()? else { return Ok(0) };
             tx.mem.write_head(TOKEN_LINE, hdr);
-            tx.mem.write_payload(data);
+            let first = self.parts.first_of(data.len());
+            tx.mem.write_payload(0, &data[..first]);
+            if data.len() > WHOLE_PAYLOAD {
+                tx.begin_fill(first);
+            }
             self.publish(TOKEN_LINE, place, Kind::Headed, data.len());
+            self.fill(data, first);
             return Ok(hdr.len() + data.len());
         }
         let mut piece = if awaited { first_piece() } else { FIRST_PIECE }.min(tx.piece());
@@ -292,6 +327,18 @@ impl Channel {
         }
         claim_bulk(tx, data.len());
         Ok(hdr.len() + gone)
+    }
+
+    /// Writes the rest of what goes with the token line, part by part, so that the consumer reads
+    /// one while the next is written.
+    fn fill(&mut self, data: &[u8], mut gone: usize) {
+        let Some(tx) = &mut self.tx else { return };
+        while gone < data.len() {
+            let n = Parts::MORE.min(data.len() - gone);
+            tx.mem.write_payload(gone, &data[gone..gone + n]);
+            gone += n;
+            tx.go_on_filling(gone);
+        }
     }
 
     /// Publishes what was written to a cell of the ring or to the token line.

@@ -13,6 +13,9 @@ use crate::watched::PATIENCE;
 const LOOKS: u32 = 16;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
+/// Longest payload that came whole with the token line whose lines are taken before they are read,
+/// because the reply will be written there.
+const FETCHED_PAYLOAD: usize = 16 << 10;
 
 impl ShmNetmod {
     /// Looks at the watched rings, after those of peers that have rung.
@@ -110,8 +113,10 @@ impl ShmNetmod {
                         continue;
                     }
                     let content = if cell.number == TOKEN_LINE {
-                        rx.mem.fetch_payload(len);
-                        rx.mem.lend_payload(len, slot as u64)
+                        if cell.at == 0 && cell.missing == 0 && len <= FETCHED_PAYLOAD {
+                            rx.mem.fetch_payload(len);
+                        }
+                        rx.mem.lend_payload(cell.at, len, slot as u64)
                     } else {
                         rx.mem.prefetch_bulk(cell.at, len.min(FETCHED));
                         rx.mem.lend_bulk(cell.at, len, slot as u64)
@@ -123,7 +128,7 @@ impl ShmNetmod {
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    if rx.is_alternating() {
+                    if rx.is_alternating() && cell.missing == 0 {
                         return;
                     }
                     if quota == u32::MAX {

@@ -1,15 +1,16 @@
 //! Two netmods of one process, and what a peer that writes nonsense brings about.
 
 use crate::config::ShmConfig;
+use netmod_core::stores::Processor;
 use netmod_core::{
     Arm, Card, CardWriter, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder, Pollers, RxBuf,
     SendBuf, Time, Vc, VcErrorKind, VcId, VcLife,
 };
 
 use crate::ShmNetmod;
-use crate::channel::first_piece;
+use crate::channel::{Channel, Parts, first_piece};
 use crate::netmod::{CHECK, Ending};
-use crate::ring::RingMem;
+use crate::ring::{RingMem, WHOLE_PAYLOAD};
 
 /// Two ranks with a VC each.
 pub(crate) struct Pair {
@@ -139,28 +140,36 @@ fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     let mut p = Pair::new("half");
     // More than the ring holds: what was written is there, and the rest never comes.
     send(&mut p, vec![5; 1 << 20].leak());
-    let Pair { nets, .. } = &mut p;
+    assert!(p.nets[1].channels.iter().any(|l| l.streams.writing), "it has begun");
+    kill_rank_1(&mut p);
+    let (found, bytes) = polls_of_the_dead(&mut p);
+    assert!((32..1 << 20).contains(&bytes.len()), "{} bytes", bytes.len());
+    let [Event::Up { .. }, Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(error.kind(), VcErrorKind::Lost);
+}
+
+/// A killed process announces nothing.
+fn kill_rank_1(p: &mut Pair) {
+    let Pair { nets, .. } = p;
     let slot = nets[1].segment.as_ref().expect("a segment").me();
-    assert!(nets[1].channels.iter().any(|l| l.streams.writing), "it has begun");
-    // A killed process announces nothing.
     nets[1].ending = Ending::Over;
     let nobody = PeerName { group: GroupId([4; 16]), rank: 0 };
     nets[1] = ShmNetmod::new(&ShmConfig::default(), nobody, 1, 1, None, Pollers::UNKNOWN);
     assert!(!nets[0].segment.as_ref().expect("a segment").lives(slot));
-    let (mut found, mut bytes) = polls(&mut p);
-    let before = bytes.len();
-    assert!((32..1 << 20).contains(&before), "{before} bytes");
+}
+
+/// Like [`polls`], until rank 0 knows that rank 1 is dead: all bytes come before that.
+fn polls_of_the_dead(p: &mut Pair) -> (Vec<Event>, Vec<u8>) {
+    let (mut found, bytes) = polls(p);
     // The next look at the locks tells that nobody writes any more.
     let mut events = Events::default();
     let later = Time::ZERO + 2 * CHECK;
     p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, later, &mut events).expect("a poll");
     assert!(events.is_empty());
-    let (more, rest) = polls(&mut p);
+    let (more, rest) = polls(p);
     found.extend(more);
-    bytes.extend(rest);
-    assert_eq!(bytes.len(), before);
-    let [Event::Up { .. }, Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
-    assert_eq!(error.kind(), VcErrorKind::Lost);
+    assert!(rest.is_empty());
+    (found, bytes)
 }
 
 /// One rank sends a header and `data`, the other polls: where in its memory it has come, and the
@@ -234,9 +243,126 @@ fn answers_are_written_over_questions_that_were_read() {
     assert_eq!(bytes, [15; 1000]);
     p.nets[0].release(on_loan);
     assert_eq!(long(&mut p, 0, &[17; 1000]), at_higher);
-    // A longer payload goes by the ring, and the token line stays in place.
-    assert_ne!(long(&mut p, 1, &[18; 20_000]), at_lower);
-    assert_eq!(long(&mut p, 1, &[19; 1000]), at_lower);
+    assert_eq!(long(&mut p, 1, &[18; 1000]), at_lower);
+}
+
+/// Bytes that differ from place to place.
+fn pattern(len: usize) -> &'static [u8] {
+    (0..len).map(|i| (i % 251) as u8).collect::<Vec<u8>>().leak()
+}
+
+/// Two ranks that use the token line as on a processor, after a message each way; rank 0 has it.
+fn alternating(name: &str, processor: Processor) -> Pair {
+    let mut p = Pair::new(name);
+    for channel in p.nets.iter_mut().flat_map(|n| &mut n.channels) {
+        channel.parts = Parts::of(processor);
+    }
+    for from in [0, 1, 0, 1] {
+        let (_, buf) = one_way(&mut p, from, &[3; 8]);
+        p.nets[1 - from].release(buf);
+    }
+    p
+}
+
+/// The channel of a rank with the other.
+fn channel(p: &mut Pair, rank: usize) -> &mut Channel {
+    let peer = p.nets[1 - rank].segment.as_ref().expect("a segment").me();
+    &mut p.nets[rank].channels[peer]
+}
+
+/// Payloads up to the longest of the processor go with the token line, if its buffer is so long.
+/// Longer ones go by the ring, and the token line stays in place.
+#[test]
+fn payloads_go_with_the_token_line_as_far_as_it_pays() {
+    for processor in [Processor::Zen5, Processor::Zen4, Processor::Other] {
+        let mut p = alternating(&format!("payloads-{processor:?}"), processor);
+        let buffer = channel(&mut p, 0).tx.as_ref().expect("a ring").mem.payload() as usize;
+        let longest = Parts::of(processor).longest.min(buffer);
+        assert!(longest >= 4096, "{longest}");
+        let mut from = 0;
+        for len in [100, WHOLE_PAYLOAD, WHOLE_PAYLOAD + 1, 12_345, longest - 1, longest, longest + 1] {
+            let (_, buf) = one_way(&mut p, from, pattern(len));
+            p.nets[1 - from].release(buf);
+            let went = channel(&mut p, 1 - from).token_line.is_here();
+            assert_eq!(went, len <= longest, "{len} bytes, {processor:?}");
+            assert_ne!(went, channel(&mut p, from).token_line.is_here());
+            if went {
+                from = 1 - from;
+            }
+        }
+    }
+}
+
+/// Rank 1 sends a payload of 16,000 bytes with the token line, of which `filled` are there.
+fn send_part(p: &mut Pair, data: &'static [u8], filled: usize) {
+    let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+    let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
+    assert_eq!(sent.expect("a send"), None);
+    assert!(!channel(p, 1).token_line.is_here());
+    fill(p, filled);
+}
+
+/// Says that so much of the payload is there.
+fn fill(p: &mut Pair, filled: usize) {
+    channel(p, 1).tx.as_mut().expect("a ring").go_on_filling(filled);
+}
+
+/// A sender may be interrupted between two parts: its peer reads on later, and may sleep meanwhile.
+#[test]
+fn a_payload_arrives_part_by_part() {
+    let mut p = alternating("parts", Processor::Zen5);
+    let data = pattern(16_000);
+    let (_, buf) = one_way(&mut p, 0, &[4; 8]);
+    p.nets[1].release(buf);
+    send_part(&mut p, data, 4096);
+    let (_, mut bytes) = polls(&mut p);
+    assert_eq!(bytes, [&[1; 32][..], &data[..4096]].concat());
+    // An answer would be written over it: it goes by the ring.
+    assert!(!channel(&mut p, 0).token_line.is_here());
+    assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Armed);
+    p.nets[0].disarm();
+    // Its sender rings behind the last part only, but may be seen before.
+    let sleeper = p.nets[0].segment.as_ref().expect("a segment").me();
+    p.nets[1].ring_bell(sleeper);
+    for filled in [8000, 8000, 12_000] {
+        fill(&mut p, filled);
+        let (_, more) = polls(&mut p);
+        bytes.extend(more);
+        assert_eq!(bytes.len(), 32 + filled);
+    }
+    fill(&mut p, 16_000);
+    assert_eq!(p.nets[0].arm(&mut p.cores[0]), Arm::Busy, "a part is there");
+    bytes.extend(polls(&mut p).1);
+    assert_eq!(bytes, [&[1; 32][..], data].concat());
+    assert!(channel(&mut p, 0).token_line.is_here());
+}
+
+/// The part of a payload that a dead peer has written arrives, and then the VC is lost.
+#[test]
+fn part_of_a_payload_of_a_dead_peer_is_followed_by_its_loss() {
+    let mut p = alternating("dead", Processor::Zen5);
+    let (_, buf) = one_way(&mut p, 0, &[4; 8]);
+    p.nets[1].release(buf);
+    send_part(&mut p, pattern(16_000), 4096);
+    kill_rank_1(&mut p);
+    let (found, bytes) = polls_of_the_dead(&mut p);
+    assert_eq!(bytes.len(), 32 + 4096);
+    let [Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(error.kind(), VcErrorKind::Lost);
+}
+
+/// A fill that goes back is nonsense.
+#[test]
+fn a_payload_that_shrinks_takes_the_vc_down() {
+    let mut p = alternating("shrinks", Processor::Zen5);
+    let (_, buf) = one_way(&mut p, 0, &[4; 8]);
+    p.nets[1].release(buf);
+    send_part(&mut p, pattern(16_000), 4096);
+    assert_eq!(polls(&mut p).1.len(), 32 + 4096);
+    fill(&mut p, 4000);
+    let (found, bytes) = polls(&mut p);
+    let [Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
+    assert!(error.kind() == VcErrorKind::Protocol && bytes.is_empty(), "{error}");
 }
 
 /// A message that came with the token line for a VC that sleeps is rung for, as any.

@@ -1,15 +1,18 @@
 //! The consumer's end of a ring.
 
-use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, TOKEN_LINE, TokenLine};
+use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD};
 
-/// A cell that was written.
+/// A cell that was written, or the part of its content that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) kind: Kind,
     /// Bytes of its content; of [`Kind::Headed`], of the part in the bulk area.
     pub(crate) len: u32,
-    /// First byte in the bulk area, for those that have any there.
+    /// First byte in the bulk area, for those that have any there; that with the token line: in the
+    /// payload buffer.
     pub(crate) at: u32,
+    /// Bytes of the content that are not written yet.
+    pub(crate) missing: u32,
     /// Its number.
     pub(crate) number: u32,
 }
@@ -27,7 +30,7 @@ pub(crate) struct Consumer<M> {
     /// Bytes of the bulk area consumed and not given back.
     owed: u32,
     /// Bytes of the open piece that were consumed before its cell was published, and where it
-    /// begins.
+    /// begins; or those of the payload buffer that were consumed before all was there.
     taken: u32,
     open_at: u32,
     /// Cells in a row that came with the token line, up to 2.
@@ -65,7 +68,9 @@ impl<M: RingMem> Consumer<M> {
         if !token_line.is_here() {
             let word = self.mem.control(TOKEN_LINE);
             if self.is_next(word) && token_line.has_brought(word) {
-                return self.rest_of(TOKEN_LINE, word);
+                let cell = self.decode(TOKEN_LINE, word)?;
+                let in_parts = cell.kind == Kind::Headed && cell.len as usize > WHOLE_PAYLOAD;
+                return if in_parts || self.taken > 0 { self.filled(cell) } else { Ok(Some(cell)) };
             }
         }
         Ok(None)
@@ -87,6 +92,22 @@ impl<M: RingMem> Consumer<M> {
         Ok(Some(Cell { at: cell.at + self.taken, len: cell.len - self.taken, ..cell }))
     }
 
+    /// Returns the part of the payload buffer that is written and not taken yet.
+    fn filled(&self, cell: Cell) -> Result<Option<Cell>, Broken> {
+        let word = self.mem.fill();
+        let len = word as u32;
+        let goes_on = self.taken == 0 || self.open_at == IN_PAYLOAD;
+        let fits = self.taken <= len && len <= cell.len;
+        if cell.kind != Kind::Headed || !goes_on || !self.is_next(word) || !fits {
+            return Err(Broken("the fill of a payload buffer is not that of its message"));
+        }
+        if len == self.taken {
+            return Ok(None);
+        }
+        let kind = if self.taken == 0 { cell.kind } else { Kind::Bulk };
+        Ok(Some(Cell { kind, len: len - self.taken, at: self.taken, missing: cell.len - len, ..cell }))
+    }
+
     /// Returns the part of the open piece that is written and not taken yet. Call it only if
     /// [`Consumer::peek`] finds nothing.
     pub(crate) fn peek_open(&self) -> Result<Option<Cell>, Broken> {
@@ -100,7 +121,7 @@ impl<M: RingMem> Consumer<M> {
             return Err(OUTSIDE);
         }
         let number = self.pos & self.mask;
-        Ok(Some(Cell { kind: Kind::Bulk, len: len - self.taken, at: at + self.taken, number }))
+        Ok(Some(Cell { kind: Kind::Bulk, len: len - self.taken, at: at + self.taken, missing: 0, number }))
     }
 
     /// Consumes what [`Consumer::peek_open`] has found. The cell that will publish the piece stays
@@ -121,31 +142,40 @@ impl<M: RingMem> Consumer<M> {
         let (kind, len) = (Kind::of(word as u8 & KINDS), (word >> 8) as u32 & 0xff_ffff);
         match kind {
             Some(Kind::Inline) if len as usize <= INLINE => {
-                Ok(Cell { kind: Kind::Inline, len, at: 0, number: cell })
+                Ok(Cell { kind: Kind::Inline, len, at: 0, missing: 0, number: cell })
             }
             // The payload buffer has the payload of a token-line message that is too long for the
             // line.
             Some(kind @ (Kind::Bulk | Kind::Headed)) if cell == TOKEN_LINE => {
                 let fits = kind == Kind::Headed && len <= self.mem.payload();
-                if fits { Ok(Cell { kind, len, at: 0, number: cell }) } else { Err(OUTSIDE) }
+                if fits { Ok(Cell { kind, len, at: 0, missing: 0, number: cell }) } else { Err(OUTSIDE) }
             }
             Some(kind @ (Kind::Bulk | Kind::Headed)) => {
                 let at = self.mem.bulk_at(cell);
                 let fits = len <= self.geometry.bulk && at <= self.geometry.bulk - len;
-                if fits { Ok(Cell { kind, len, at, number: cell }) } else { Err(OUTSIDE) }
+                if fits { Ok(Cell { kind, len, at, missing: 0, number: cell }) } else { Err(OUTSIDE) }
             }
             Some(kind @ (Kind::Open | Kind::Fin | Kind::Reset | Kind::Elsewhere)) => {
-                Ok(Cell { kind, len: 0, at: 0, number: cell })
+                Ok(Cell { kind, len: 0, at: 0, missing: 0, number: cell })
             }
-            Some(kind @ (Kind::Suspend | Kind::Suspended)) => Ok(Cell { kind, len, at: 0, number: cell }),
+            Some(kind @ (Kind::Suspend | Kind::Suspended)) => {
+                Ok(Cell { kind, len, at: 0, missing: 0, number: cell })
+            }
             _ => Err(Broken("a cell of a ring is of no known kind, or too long")),
         }
     }
 
-    /// Consumes the cell that was peeked at. Its memory stays untouched until it is given back.
+    /// Consumes the cell that was peeked at, or the part of it that was there. Its memory stays
+    /// untouched until it is given back.
     #[inline]
     pub(crate) fn advance(&mut self, cell: Cell, token_line: &mut TokenLine) {
+        if cell.missing > 0 {
+            self.open_at = IN_PAYLOAD;
+            self.taken += cell.len;
+            return;
+        }
         self.carried = if cell.number == TOKEN_LINE {
+            self.taken = 0;
             token_line.take();
             2.min(self.carried + 1)
         } else {
@@ -213,4 +243,6 @@ impl<M: RingMem> Consumer<M> {
     }
 }
 
+/// The value of `open_at` while the payload buffer is being read.
+const IN_PAYLOAD: u32 = u32::MAX;
 const OUTSIDE: Broken = Broken("a piece of a ring does not lie within it");

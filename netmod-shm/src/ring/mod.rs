@@ -10,14 +10,15 @@
 //! | tail, watched | line 0 | consumer |
 //! | wants space, level | line 2 | producer |
 //! | token line, in the ring from the lower slot to the higher one | line 4 | both, in turn |
+//! | fill of the payload buffer, in the same ring | line 5 | both, in turn |
 //! | cells | 64 each | producer |
 //! | bulk | the rest | producer |
-//! | payload buffer | a sixteenth of the ring, up to 16 KiB | both, in turn |
+//! | payload buffer | a sixteenth of the ring, more of a long one, up to 128 KiB | both, in turn |
 //!
 //! *Tail* counts the cells that the consumer has given back; *watched* says that it looks at this
 //! ring in each poll. *Wants space* says that the producer waits for cells; *level* says how far
 //! the open piece is filled. The payload buffer has what goes with the token line ([`TokenLine`])
-//! and is too long for it.
+//! and is too long for it; *fill* says how much of a long payload is written.
 //!
 //! The lines of the control block are two apart because processors fetch lines in pairs. A cell is
 //! a control word of 8 bytes and 56 bytes of content. The control word has the cell's *sequence
@@ -102,11 +103,16 @@ pub(crate) const MAX_RING: usize = 2 << 20;
 /// The longest ring that, with what both sides copy, lies in the caches of one core.
 pub(crate) const CACHED_RING: usize = 256 << 10;
 /// Bytes of the bulk area that are in use at once, whatever its length.
-const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_PAYLOAD;
+const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_CACHED_PAYLOAD;
 /// Most cells of a ring.
 const MAX_CELLS: usize = 256;
-/// Most bytes of a payload buffer; a ring has a sixteenth of its length.
-pub(crate) const MAX_PAYLOAD: usize = 16 << 10;
+/// Most bytes of a payload buffer.
+pub(crate) const MAX_PAYLOAD: usize = 128 << 10;
+/// The same in a ring of up to [`CACHED_RING`] bytes, a sixteenth of which it is.
+const MAX_CACHED_PAYLOAD: usize = CACHED_RING / 16;
+/// Longest payload in the buffer that is all there when its cell is published. Of a longer one the
+/// fill says how much is.
+pub(crate) const WHOLE_PAYLOAD: usize = 8 << 10;
 /// Longest piece in the bulk area, whatever its size.
 const MAX_PIECE: usize = 16 << 10;
 
@@ -114,11 +120,12 @@ const MAX_PIECE: usize = 16 << 10;
 ///
 /// What the producer writes over must be taken away from the consumer's caches if it is still
 /// there. Where that is what takes longest (see [`netmod_core::stores`]), a ring longer than those
-/// caches spares it.
+/// caches spares it. Where lines move fast, the longest payload buffer is used.
 pub(crate) fn good_ring() -> usize {
     match Processor::here() {
         Processor::Zen4 => MAX_RING,
-        Processor::Zen5 | Processor::Other => CACHED_RING,
+        Processor::Zen5 => CACHED_RING + MAX_PAYLOAD - MAX_CACHED_PAYLOAD,
+        Processor::Other => CACHED_RING,
     }
 }
 
@@ -191,6 +198,12 @@ fn control_word(seq: u32, kind: Kind, len: usize) -> u64 {
     u64::from(seq) << 32 | (len as u64 & 0xff_ffff) << 8 | u64::from(kind.byte())
 }
 
+/// The fill of the payload buffer: sequence number of its cell (32 bits), bytes written (32 bits).
+#[inline]
+fn fill_word(seq: u32, len: usize) -> u64 {
+    u64::from(seq) << 32 | len as u64 & 0xffff_ffff
+}
+
 /// A level: sequence number of the cell that will publish the piece (32 bits), its first line in
 /// the bulk area (16 bits), bytes written (16 bits).
 #[inline]
@@ -213,6 +226,10 @@ pub(crate) trait RingMem {
     fn set_bulk_at(&self, cell: u32, at: u32);
     /// Bytes of the payload buffer that goes with the token line.
     fn payload(&self) -> u32;
+    /// The [`fill_word`] of the payload buffer. Acquire.
+    fn fill(&self) -> u64;
+    /// Release.
+    fn set_fill(&self, word: u64);
     /// Acquire.
     fn tail(&self) -> u32;
     /// Release.
@@ -258,7 +275,11 @@ impl Geometry {
             cells if cells < MAX_CELLS => cells,
             _ => MAX_CELLS,
         };
-        let payload = if bytes / 16 < MAX_PAYLOAD { bytes / 16 } else { MAX_PAYLOAD };
+        let payload = match bytes.checked_sub(CACHED_RING) {
+            None => bytes / 16,
+            Some(more) if more < MAX_PAYLOAD - MAX_CACHED_PAYLOAD => MAX_CACHED_PAYLOAD + more,
+            Some(_) => MAX_PAYLOAD,
+        };
         let bulk = bytes - CONTROL - cells * LINE - payload;
         let window = if bulk < WINDOW { bulk } else { WINDOW };
         let piece = match window / 8 / LINE * LINE {

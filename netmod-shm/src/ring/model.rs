@@ -15,7 +15,9 @@ use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
-use super::{Consumer, Geometry, Kind, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine};
+use super::{
+    Cell, Consumer, Geometry, Kind, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD,
+};
 use crate::bell::{self, BellMem};
 
 /// A promise of the memory that is left out.
@@ -30,6 +32,10 @@ pub(super) enum Weak {
     Show,
     /// The level of the open piece is read relaxed.
     LookOpen,
+    /// The fill of the payload buffer is written relaxed.
+    Fill,
+    /// The fill of the payload buffer is read relaxed.
+    LookFill,
     /// Cells are given back relaxed.
     GiveBack,
     /// No full fences.
@@ -52,6 +58,8 @@ pub(super) fn tried(module: &str, weak: Weak) {
 }
 
 const CELLS: usize = 2;
+/// Parts of the payload buffer.
+pub(super) const PARTS: u32 = 2;
 
 /// A cell, or the token line.
 #[derive(Default)]
@@ -60,10 +68,19 @@ struct Line {
     content: UnsafeCell<u32>,
 }
 
+/// The token line with its payload buffer.
+#[derive(Default)]
+struct Token {
+    line: Line,
+    fill: AtomicU64,
+    /// A number for each part of a payload: [`WHOLE_PAYLOAD`] bytes.
+    payload: [UnsafeCell<u32>; PARTS as usize],
+}
+
 pub(super) struct Shared {
     weak: Weak,
     cells: [Line; CELLS],
-    token_line: Rc<Line>,
+    token: Rc<Token>,
     /// The bulk area: room for a batch of two.
     bulk: [UnsafeCell<u32>; 2],
     tail: AtomicU32,
@@ -94,14 +111,14 @@ impl Shared {
 
     /// Another ring, of the way back.
     pub(super) fn back(&self) -> Rc<Shared> {
-        Shared::with(self.weak, Rc::clone(&self.token_line))
+        Shared::with(self.weak, Rc::clone(&self.token))
     }
 
-    fn with(weak: Weak, token_line: Rc<Line>) -> Rc<Shared> {
+    fn with(weak: Weak, token: Rc<Token>) -> Rc<Shared> {
         Rc::new(Shared {
             weak,
             cells: Default::default(),
-            token_line,
+            token,
             bulk: std::array::from_fn(|_| UnsafeCell::new(0)),
             tail: AtomicU32::new(0),
             level: AtomicU64::new(0),
@@ -112,12 +129,17 @@ impl Shared {
     }
 
     fn line(&self, cell: u32) -> &Line {
-        if cell == TOKEN_LINE { &self.token_line } else { &self.cells[cell as usize] }
+        if cell == TOKEN_LINE { &self.token.line } else { &self.cells[cell as usize] }
     }
 
     /// Returns the content of a cell or the token line.
     pub(super) fn content(&self, cell: u32) -> &UnsafeCell<u32> {
         &self.line(cell).content
+    }
+
+    /// Returns the part of the payload buffer that begins at a byte.
+    pub(super) fn part(&self, at: u32) -> &UnsafeCell<u32> {
+        &self.token.payload[at as usize / WHOLE_PAYLOAD]
     }
 }
 
@@ -133,7 +155,13 @@ impl RingMem for Rc<Shared> {
     }
     fn set_bulk_at(&self, _: u32, _: u32) {}
     fn payload(&self) -> u32 {
-        0
+        PARTS * WHOLE_PAYLOAD as u32
+    }
+    fn fill(&self) -> u64 {
+        self.token.fill.load(if self.weak == Weak::LookFill { Relaxed } else { Acquire })
+    }
+    fn set_fill(&self, word: u64) {
+        self.token.fill.store(word, if self.weak == Weak::Fill { Relaxed } else { Release });
     }
     fn tail(&self) -> u32 {
         self.tail.load(Acquire)
@@ -194,6 +222,44 @@ impl BellMem for Bells {
 
 pub(super) fn geometry() -> Geometry {
     Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, payload: 0 }
+}
+
+/// Writes a payload of [`PARTS`] parts, which are the next numbers, with the token line: the first
+/// part before its cell, each other one after it.
+pub(super) fn put_parts(ring: &mut Producer<Rc<Shared>>, token_line: &mut TokenLine, sent: &mut u32) {
+    assert!(ring.may_use_token(token_line));
+    let Ok(Some(cell)) = ring.reserve() else { panic!("no room") };
+    for part in 0..PARTS as usize {
+        *sent += 1;
+        ring.mem.part((part * WHOLE_PAYLOAD) as u32).with_mut(|p| {
+            // SAFETY: the token line is here, or what it brings is not consumed, so that the other
+            // does not touch this part; loom checks that.
+            unsafe { *p = *sent };
+        });
+        if part > 0 {
+            ring.go_on_filling((part + 1) * WHOLE_PAYLOAD);
+        } else {
+            ring.begin_fill(WHOLE_PAYLOAD);
+            ring.commit_to(token_line, cell, Kind::Headed, PARTS as usize * WHOLE_PAYLOAD);
+        }
+    }
+}
+
+/// Reads the next numbers out of a cell that was peeked at.
+pub(super) fn read(shared: &Shared, cell: Cell, got: &mut u32) {
+    let mut next = |content: &UnsafeCell<u32>| {
+        // SAFETY: it was written and is not consumed; loom checks that.
+        let value = content.with(|p| unsafe { *p });
+        *got += 1;
+        assert_eq!(value, *got, "out of order");
+    };
+    match cell.kind {
+        Kind::Inline => next(shared.content(cell.number)),
+        _ if cell.number == TOKEN_LINE => {
+            (cell.at..cell.at + cell.len).step_by(WHOLE_PAYLOAD).for_each(|at| next(shared.part(at)));
+        }
+        _ => shared.bulk[cell.at as usize / 4..][..cell.len as usize / 4].iter().for_each(next),
+    }
 }
 
 /// The end of a producer's work, behind its last message.
@@ -285,35 +351,29 @@ impl Sender {
 struct Receiver {
     shared: Rc<Shared>,
     ring: Consumer<Rc<Shared>>,
+    /// [`TokenLine::none`] where nothing comes with it.
+    token_line: TokenLine,
     got: u32,
 }
 
 impl Receiver {
     fn new(shared: &Rc<Shared>) -> Receiver {
-        Receiver { shared: Rc::clone(shared), ring: Consumer::new(Rc::clone(shared), geometry()), got: 0 }
+        let ring = Consumer::new(Rc::clone(shared), geometry());
+        Receiver { shared: Rc::clone(shared), ring, token_line: TokenLine::none(), got: 0 }
     }
 
     /// Takes what is there: consecutive numbers from 1 on.
     fn take(&mut self) {
         loop {
-            let cell = self.ring.peek(&TokenLine::none()).expect("a sound peer");
+            let cell = self.ring.peek(&self.token_line).expect("a sound peer");
             let open = cell.is_none();
             let Some(cell) = cell.or_else(|| self.ring.peek_open().expect("a sound peer")) else { return };
-            let found = match cell.kind {
-                Kind::Bulk => &self.shared.bulk[cell.at as usize / 4..][..cell.len as usize / 4],
-                _ => std::slice::from_ref(self.shared.content(cell.number)),
-            };
-            for place in found {
-                // SAFETY: the cell was written and is not given back; loom checks that.
-                let value = place.with(|p| unsafe { *p });
-                assert_eq!(value, self.got + 1, "out of order");
-                self.got = value;
-            }
+            read(&self.shared, cell, &mut self.got);
             if open {
                 self.ring.take_open(cell);
                 continue;
             }
-            self.ring.advance(cell, &mut TokenLine::none());
+            self.ring.advance(cell, &mut self.token_line);
             if self.ring.give_back() && bell::ring(&self.shared.bells[1], 0) {
                 self.shared.bells[1].pipe.notify();
             }
@@ -336,7 +396,7 @@ impl Receiver {
                         self.ring.mem.set_watched(false);
                         false
                     }
-                    _ => self.ring.unwatch(&TokenLine::none()),
+                    _ => self.ring.unwatch(&self.token_line),
                 };
                 if rung {
                     continue;
@@ -357,7 +417,7 @@ impl Receiver {
                 self.shared.bells[0].pipe.wait();
             }
             bell::wake_up(&self.shared.bells[0]);
-            rung = self.shared.weak != Weak::SecondLook && self.ring.has_something(&TokenLine::none());
+            rung = self.shared.weak != Weak::SecondLook && self.ring.has_something(&self.token_line);
         }
     }
 }
@@ -428,6 +488,37 @@ fn a_message_of_a_sender_that_computes_is_found_by_the_second_look() {
 #[should_panic]
 fn the_model_finds_a_missing_second_look() {
     unattended(Weak::SecondLook, 1, 1);
+}
+
+/// A payload in parts goes with the token line. Its receiver may stop to look and sleep between any
+/// two of them, and is rung for behind the last.
+fn payload_in_parts(weak: Weak) {
+    tried(module_path!(), weak);
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(netmod_models::interleavings(module_path!(), "a payload in parts", move || {
+        let shared = Shared::new(weak);
+        let mut receiver = Receiver::new(&shared);
+        receiver.token_line = TokenLine::new(false);
+        let mut sender = Sender::new(&shared);
+        let thread = loom::thread::spawn(move || {
+            put_parts(&mut sender.ring, &mut TokenLine::new(true), &mut 0);
+            sender.settle();
+        });
+        receiver.run(PARTS);
+        thread.join().expect("the sender");
+    }));
+}
+
+#[test]
+fn whoever_sleeps_within_a_payload_is_woken_for_the_rest() {
+    payload_in_parts(Weak::Nothing);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_missing_last_look_within_a_payload() {
+    payload_in_parts(Weak::LastLook);
 }
 
 /// Two messages are added to an open piece, which the sender closes only if it goes on with a

@@ -1,6 +1,8 @@
 //! The producer's end of a ring.
 
-use super::{Broken, Geometry, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, control_word, level_word};
+use super::{
+    Broken, Geometry, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, control_word, fill_word, level_word,
+};
 
 /// Reserved room for the content of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +216,19 @@ impl<M: RingMem> Producer<M> {
     #[inline]
     pub(crate) fn may_use_token(&self, token_line: &TokenLine) -> bool {
         token_line.is_here() && self.head % REFRESH < REFRESH - self.geometry.cells
+    }
+
+    /// Lets the consumer see the first `len` bytes of the payload buffer, which go with the next
+    /// cell: before that is committed.
+    #[inline]
+    pub(crate) fn begin_fill(&mut self, len: usize) {
+        self.mem.set_fill(fill_word(self.head.wrapping_add(1), len));
+    }
+
+    /// The same after the cell was committed.
+    #[inline]
+    pub(crate) fn go_on_filling(&mut self, len: usize) {
+        self.mem.set_fill(fill_word(self.head, len));
     }
 
     /// Publishes a cell that goes with the token line; see [`Producer::commit`].

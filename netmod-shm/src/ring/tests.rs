@@ -13,11 +13,14 @@ struct Mem {
     at: RefCell<Vec<u32>>,
     tail: Plain<u32>,
     level: Plain<u64>,
+    fill: Plain<u64>,
+    /// Bytes of the payload buffer, whatever the ring.
+    payload: u32,
     watched: Plain<bool>,
     wants: Plain<bool>,
 }
 
-/// Bytes of the payload buffer, whatever the ring.
+/// Bytes of the payload buffer, where a test does not say another number.
 const HOLD: u32 = 256;
 
 impl RingMem for &Mem {
@@ -37,7 +40,13 @@ impl RingMem for &Mem {
         self.at.borrow_mut()[cell as usize] = at;
     }
     fn payload(&self) -> u32 {
-        HOLD
+        self.payload
+    }
+    fn fill(&self) -> u64 {
+        self.fill.get()
+    }
+    fn set_fill(&self, word: u64) {
+        self.fill.set(word);
     }
     fn tail(&self) -> u32 {
         self.tail.get()
@@ -68,7 +77,7 @@ impl RingMem for &Mem {
 
 fn mem(g: Geometry) -> Mem {
     let cells = g.cells as usize;
-    Mem { control: vec![0; cells].into(), at: vec![0; cells].into(), ..Mem::default() }
+    Mem { control: vec![0; cells].into(), at: vec![0; cells].into(), payload: HOLD, ..Mem::default() }
 }
 
 fn pair(mem: &Mem, g: Geometry) -> (Producer<&Mem>, Consumer<&Mem>) {
@@ -85,7 +94,8 @@ fn the_parts_of_a_ring_fill_it() {
             (g.payload_start(), bytes)
         );
         assert_eq!((g.bulk as usize % LINE, g.payload as usize % LINE), (0, 0));
-        assert!(g.payload as usize >= LINE && g.payload as usize <= MAX_PAYLOAD);
+        let payload = (bytes.min(CACHED_RING) / 16 + bytes.saturating_sub(CACHED_RING)).min(MAX_PAYLOAD);
+        assert_eq!(g.payload as usize, payload, "a ring of {bytes}");
         assert!(g.window <= g.bulk && g.piece as usize >= LINE && g.piece <= g.window / 8);
     }
 }
@@ -94,7 +104,7 @@ fn the_parts_of_a_ring_fill_it() {
 /// for one when all that is due was given back.
 #[test]
 fn pieces_never_overlap_and_room_never_ends() {
-    for bytes in [MIN_RING, 16 << 10, CACHED_RING, CACHED_RING + MIN_RING, MAX_RING] {
+    for bytes in [MIN_RING, 16 << 10, CACHED_RING, CACHED_RING + MIN_RING, 368 << 10, 372 << 10, MAX_RING] {
         let g = Geometry::of(bytes);
         let mem = mem(g);
         let (mut p, mut c) = pair(&mem, g);
@@ -406,6 +416,122 @@ fn what_is_in_the_payload_buffer_is_given_back_with_the_token_line() {
         room += g.piece;
     }
     assert!(room > g.window - g.piece, "{room} of {}", g.window);
+}
+
+/// A ring whose payload buffer is 20,000 bytes long, and the word of a cell with so many.
+fn long_payload() -> (Mem, Geometry, u64) {
+    let g = Geometry::of(16 << 10);
+    let mem = Mem { payload: 20_000, ..mem(g) };
+    (mem, g, control_word(1, Kind::Headed, 20_000) | 0x40)
+}
+
+/// The written part of a long payload is read at once, each byte once. Its cell is consumed with
+/// the last part.
+#[test]
+fn a_long_payload_is_read_while_it_is_written() {
+    let (mem, g, _) = long_payload();
+    let (mut p, mut c) = pair(&mem, g);
+    for round in 0..4u32 {
+        let (mut lower, mut higher) = (TokenLine::new(true), TokenLine::new(false));
+        let place = p.reserve().unwrap().unwrap();
+        p.begin_fill(4000);
+        p.commit_to(&mut lower, place, Kind::Headed, 20_000);
+        let mut taken = 0;
+        for filled in [4000, 4000, 12_000, 20_000] {
+            if filled > 4000 {
+                p.go_on_filling(filled as usize);
+            }
+            // In every other round it is first looked at when all is there, or nearly.
+            if filled < 5000 * round {
+                continue;
+            }
+            let Some(cell) = c.peek(&higher).unwrap() else {
+                assert_eq!(filled, taken, "what was filled was not found");
+                assert!(!c.has_something(&higher) && !higher.is_here());
+                continue;
+            };
+            assert_eq!(cell.kind, if taken == 0 { Kind::Headed } else { Kind::Bulk });
+            assert_eq!((cell.at, cell.len, cell.missing), (taken, filled - taken, 20_000 - filled));
+            assert!(c.unwatch(&higher), "something is there");
+            c.advance(cell, &mut higher);
+            taken = filled;
+            let whole = taken == 20_000;
+            assert_eq!((c.consumed(), higher.is_here()), (2 * round + u32::from(whole), whole));
+        }
+        assert_eq!(taken, 20_000);
+        assert_eq!((c.peek(&higher), c.peek_open()), (Ok(None), Ok(None)));
+        // The next cell, which comes by the ring, is whole.
+        let place = p.reserve_bulk(64).unwrap().unwrap();
+        p.commit(place, Kind::Bulk, 64);
+        let cell = c.peek(&higher).unwrap().expect("a cell");
+        assert_eq!((cell.len, cell.missing), (64, 0));
+        c.advance(cell, &mut higher);
+    }
+}
+
+/// A fill that is not that of the cell, or a cell that does not go on as it began, is the peer's
+/// fault.
+#[test]
+fn nonsense_in_a_fill_is_found() {
+    let higher = || TokenLine::new(false);
+    for fill in [fill_word(0, 4000), fill_word(2, 4000), fill_word(1, 20_001), fill_word(1, 0xffff_ffff)] {
+        let (mem, g, word) = long_payload();
+        let c = Consumer::new(&mem, g);
+        mem.token_line.set(word);
+        mem.fill.set(fill);
+        assert!(c.peek(&higher()).is_err(), "{fill:x}");
+    }
+    // The first 4000 bytes are taken; then the fill goes back, too far, or to another cell.
+    fn begun(mem: &Mem, g: Geometry, word: u64) -> Consumer<&Mem> {
+        let mut c = Consumer::new(mem, g);
+        mem.token_line.set(word);
+        mem.fill.set(fill_word(1, 4000));
+        let mut higher = TokenLine::new(false);
+        let part = c.peek(&higher).unwrap().expect("a part");
+        c.advance(part, &mut higher);
+        assert_eq!(c.peek(&higher), Ok(None));
+        c
+    }
+    for fill in [fill_word(1, 3999), fill_word(1, 0), fill_word(2, 8000), fill_word(1, 20_001)] {
+        let (mem, g, word) = long_payload();
+        let c = begun(&mem, g, word);
+        mem.fill.set(fill);
+        assert!(c.peek(&higher()).is_err() && c.has_something(&higher()), "{fill:x}");
+    }
+    // Or the cell is another one: shorter than what was taken, of another kind, or in the ring.
+    for (kind, len) in [(Kind::Headed, 3999), (Kind::Inline, 8), (Kind::Fin, 0), (Kind::Suspend, 0xff_ffff)] {
+        let (mem, g, word) = long_payload();
+        let c = begun(&mem, g, word);
+        mem.fill.set(fill_word(1, 8000));
+        mem.token_line.set(control_word(1, kind, len) | 0x40);
+        assert!(c.peek(&higher()).is_err(), "{kind:?}, {len} bytes");
+    }
+    for (kind, len) in [(Kind::Bulk, 8000), (Kind::Headed, 8000), (Kind::Inline, 8), (Kind::Fin, 0)] {
+        let (mem, g, word) = long_payload();
+        let c = begun(&mem, g, word);
+        (&mem).set_bulk_at(0, 0);
+        (&mem).set_control(0, control_word(1, kind, len));
+        assert!(c.peek(&higher()).is_err(), "{kind:?} in the ring");
+    }
+    // An open piece does not go on in the payload buffer, nor the payload in an open piece.
+    let (mem, g, word) = long_payload();
+    let mut c = Consumer::new(&mem, g);
+    mem.level.set(level_word(1, 0, 64));
+    let part = c.peek_open().unwrap().expect("a part");
+    c.take_open(part);
+    mem.token_line.set(word);
+    mem.fill.set(fill_word(1, 4000));
+    assert!(c.peek(&higher()).is_err());
+    let (mem, g, word) = long_payload();
+    let c = begun(&mem, g, word);
+    mem.level.set(level_word(1, 0, 4032));
+    assert!(c.peek_open().is_err());
+    // Only a payload has parts: a number of that size is none.
+    let (mem, g, _) = long_payload();
+    let c = Consumer::new(&mem, g);
+    mem.token_line.set(control_word(1, Kind::Suspend, 0xff_ffff) | 0x40);
+    let cell = c.peek(&higher()).unwrap().expect("a cell");
+    assert_eq!((cell.kind, cell.missing), (Kind::Suspend, 0));
 }
 
 /// Numbers come round after 2^32 cells: no place in the ring is left out for that long.

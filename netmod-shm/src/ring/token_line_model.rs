@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use super::model::{Shared, Weak, geometry, tried};
+use super::model::{Shared, Weak, geometry, put_parts, read, tried};
 use super::{Consumer, Kind, Producer, Reserved, TOKEN_LINE, TokenLine};
 
 /// One of the two ranks.
@@ -52,25 +52,25 @@ impl Rank {
         }
     }
 
-    /// Waits for the next number.
+    /// Waits for the next number, or all parts of a payload.
     fn take(&mut self) {
-        let cell = loop {
-            match self.consumer.peek(&self.token_line).expect("a sound peer") {
-                Some(cell) => break cell,
-                None => loom::thread::yield_now(),
+        loop {
+            let Some(cell) = self.consumer.peek(&self.token_line).expect("a sound peer") else {
+                loom::thread::yield_now();
+                continue;
+            };
+            read(&self.consumer.mem, cell, &mut self.got);
+            self.consumer.advance(cell, &mut self.token_line);
+            if cell.missing == 0 {
+                self.carried += u32::from(cell.number == TOKEN_LINE);
+                return;
             }
-        };
-        // SAFETY: the cell was written and not consumed; loom checks that.
-        let value = self.consumer.mem.content(cell.number).with(|p| unsafe { *p });
-        self.got += 1;
-        assert_eq!(value, self.got, "out of order");
-        self.carried += u32::from(cell.number == TOKEN_LINE);
-        self.consumer.advance(cell, &mut self.token_line);
+        }
     }
 }
 
-/// Each rank does what its string says: `p`uts or `t`akes. Returns how many cells of each came with
-/// the token line, at least.
+/// Each rank does what its string says: `p`uts, puts `P`arts, or `t`akes. So many cells of each
+/// come with the token line, at least.
 fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32; 2]) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -79,7 +79,11 @@ fn exchange(weak: Weak, lower: &'static str, higher: &'static str, carried: [u32
     model.check(netmod_models::interleavings(module_path!(), name, move || {
         let run = |rank: &mut Rank, steps: &str| {
             for step in steps.bytes() {
-                if step == b'p' { rank.put() } else { rank.take() }
+                match step {
+                    b'p' => rank.put(),
+                    b'P' => put_parts(&mut rank.producer, &mut rank.token_line, &mut rank.sent),
+                    _ => rank.take(),
+                }
             }
         };
         let [mut a, mut b] = Rank::pair(weak);
@@ -107,6 +111,29 @@ fn whoever_asks_first_gets_it_in_the_end() {
 fn what_goes_with_the_token_line_and_what_goes_by_the_ring_stays_in_order() {
     exchange(Weak::Nothing, "pptt", "pptt", [0, 1]);
     exchange(Weak::Nothing, "pptt", "tptp", [1, 1]);
+}
+
+#[test]
+fn payloads_are_read_while_they_are_written_and_then_written_over() {
+    exchange(Weak::Nothing, "Pt", "tP", [1, 1]);
+    exchange(Weak::Nothing, "PtPt", "tPtp", [2, 2]);
+}
+
+#[test]
+fn what_follows_a_payload_stays_behind_it() {
+    exchange(Weak::Nothing, "Ppt", "ttp", [1, 1]);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_fill_that_is_written_relaxed() {
+    exchange(Weak::Fill, "P", "t", [0, 1]);
+}
+
+#[test]
+#[should_panic]
+fn the_model_finds_a_relaxed_look_at_the_fill() {
+    exchange(Weak::LookFill, "P", "t", [0, 1]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ use raw::{Map, OwnBells, RawRing, SleepWord};
 pub(crate) use rejoin::Parked;
 
 /// `nmshm` and the version of the layout and of what rings carry.
-const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x07");
+const MAGIC: u64 = u64::from_le_bytes(*b"nmshm\0\0\x08");
 /// States of a segment: memory is being allocated; it is there; it cannot be had.
 const MAKING: u32 = 0;
 const READY: u32 = 1;

@@ -12,15 +12,16 @@ use netmod_core::stores::{Processor, fetch_all_to_write, fetch_to_write, store};
 use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::Map;
-use crate::ring::{CONTROL, Geometry, INLINE, LINE, RingMem, TOKEN_LINE};
+use crate::ring::{CONTROL, Geometry, INLINE, LINE, MAX_PAYLOAD, RingMem, TOKEN_LINE};
 
 /// Offset in a cell of the header of a message that continues in the bulk area: behind the words
 /// that say what and where.
 const HEAD_AT: usize = 16;
 
-/// Offset of the token line in a ring's control block.
+/// Offset of the token line in a ring's control block; the line with the fill of the payload buffer
+/// follows.
 const TOKEN_LINE_AT: usize = 4 * LINE;
-const _: () = assert!(TOKEN_LINE_AT + LINE <= CONTROL);
+const _: () = assert!(TOKEN_LINE_AT + 2 * LINE <= CONTROL);
 /// Offset there of the open piece's level: in the producer's line.
 const LEVEL_AT: usize = 2 * LINE + 8;
 
@@ -180,26 +181,26 @@ impl RawRing {
         fetch_all_to_write(self.payload.as_ptr(), len.min(self.payload_len as usize));
     }
 
-    /// Writes bytes into the payload buffer.
+    /// Writes bytes into the payload buffer, from `at` on.
     ///
     /// # Panics
     /// If they do not fit there.
     #[inline]
-    pub(crate) fn write_payload(&self, bytes: &[u8]) {
-        assert!(bytes.len() <= self.payload_len as usize);
+    pub(crate) fn write_payload(&self, at: usize, bytes: &[u8]) {
+        assert!(at <= MAX_PAYLOAD && at + bytes.len() <= self.payload_len as usize);
         // SAFETY: within the payload buffer, as asserted; for the slice see `write_inline`.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr(), bytes.len()) };
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr().add(at), bytes.len()) };
     }
 
-    /// Lends the first bytes of the payload buffer to the engine.
+    /// Lends bytes of the payload buffer to the engine.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are none such.
     #[inline]
-    pub(crate) fn lend_payload(&self, len: usize, token: u64) -> RxBuf {
-        assert!(len <= self.payload_len as usize);
+    pub(crate) fn lend_payload(&self, at: u32, len: usize, token: u64) -> RxBuf {
+        assert!(at as usize + len <= self.payload_len as usize);
         // SAFETY: within the payload buffer, as asserted; for the rest see `lend_inline`.
-        unsafe { RxBuf::new(self.payload, len, token) }
+        unsafe { RxBuf::new(self.payload.add(at as usize), len, token) }
     }
 
     /// Writes bytes into the bulk area.
@@ -307,6 +308,16 @@ impl RingMem for RawRing {
     #[inline]
     fn payload(&self) -> u32 {
         self.payload_len
+    }
+    #[inline]
+    fn fill(&self) -> u64 {
+        // SAFETY: the line behind the token line in its control block, aligned; an atomic.
+        unsafe { &*self.token_line.as_ptr().add(LINE).cast::<AtomicU64>() }.load(Acquire)
+    }
+    #[inline]
+    fn set_fill(&self, word: u64) {
+        // SAFETY: as above.
+        unsafe { &*self.token_line.as_ptr().add(LINE).cast::<AtomicU64>() }.store(word, Release);
     }
     fn tail(&self) -> u32 {
         self.word(0).load(Acquire)
