@@ -163,11 +163,11 @@ impl Buffers {
 ///
 /// # Errors
 /// [`Class::BUFFER`] if it does not fit; those of the device.
-pub(crate) fn send(vci: &mut Vci, buffers: &mut Buffers, mut data: Segment, to: &Target) -> Result<()> {
+pub(crate) fn send(vci: &mut Vci, buffers: &mut Buffers, mut data: Segment, to: Target<'_>) -> Result<()> {
     let number = buffers.sent;
     let len = data.total();
     let charge = i64::try_from(len).unwrap_or(i64::MAX).saturating_add(BSEND_OVERHEAD);
-    let buffer = buffers.of_messages(&to.core);
+    let buffer = buffers.of_messages(to.core);
     if charge > buffer.room() {
         // Messages may have left without anybody looking.
         vci.test_until(|_| false)?;
@@ -186,9 +186,9 @@ pub(crate) fn send(vci: &mut Vci, buffers: &mut Buffers, mut data: Segment, to: 
     }
     let mut packed = Vec::with_capacity(len);
     data.pack_vec(len, &mut packed);
-    let message = vci.isend(packed, to.place, to.tag, to.core.out).map_err(|e| failure(e.error, &to.core))?;
+    let message = vci.isend(packed, to.place, to.tag, to.core.out).map_err(|e| failure(e.error, to.core))?;
     if vci.is_finished(message.raw()) {
-        vci.wait(message).map_err(|e| failure(e.error, &to.core))?;
+        vci.wait(message).map_err(|e| failure(e.error, to.core))?;
         return Ok(());
     }
     buffer.used += charge;

@@ -224,26 +224,29 @@ impl<H: Handle, T> Table<H, T> {
     ///
     /// # Errors
     /// If the table is full.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Result<H> {
         let index = match self.free.pop_front() {
-            Some(index) => {
-                let slot = &mut self.slots[index as usize];
-                slot.generation = (slot.generation + 1) % GENERATIONS;
-                slot.value = Some(value);
-                index
-            }
-            None => {
-                let index = self.slots.len() as u32;
-                if index > INDEX {
-                    return Err(self.full());
-                }
-                self.slots.push(Slot { generation: 0, value: Some(value) });
-                index
-            }
+            Some(index) => index,
+            None => self.grow()?,
         };
+        let slot = &mut self.slots[index as usize];
+        slot.generation = (slot.generation + 1) % GENERATIONS;
+        slot.value = Some(value);
         self.live += 1;
-        let generation = u32::from(self.slots[index as usize].generation);
+        let generation = u32::from(slot.generation);
         Ok(H::from_raw(DYNAMIC | H::KIND << KIND_SHIFT | generation << GENERATION_SHIFT | index))
+    }
+
+    /// Adds a slot, whose first object will have the generation 0.
+    #[cold]
+    fn grow(&mut self) -> Result<u32> {
+        let index = self.slots.len() as u32;
+        if index > INDEX {
+            return Err(self.full());
+        }
+        self.slots.push(Slot { generation: GENERATIONS - 1, value: None });
+        Ok(index)
     }
 
     #[cold]
@@ -300,6 +303,7 @@ impl<H: Handle, T> Table<H, T> {
     ///
     /// # Errors
     /// As [`Table::get`], and for predefined objects.
+    #[inline]
     pub fn remove(&mut self, handle: H) -> Result<T> {
         let value = match locate(handle) {
             Some(Where::Slot(index, generation)) => self

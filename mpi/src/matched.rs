@@ -39,9 +39,9 @@ impl Matched {
 ///
 /// # Errors
 /// A source that is lost.
-pub(crate) fn look(vci: &mut Vci, from: &Target) -> Result<Option<Status>> {
-    let found = vci.iprobe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
-    Ok(found.map(|status| Status::of_message(status, &from.core)))
+pub(crate) fn look(vci: &mut Vci, from: Target<'_>) -> Result<Option<Status>> {
+    let found = vci.iprobe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
+    Ok(found.map(|status| Status::of_message(status, from.core)))
 }
 
 /// Works like [`look`]; the message is matched, and gets a handle.
@@ -51,14 +51,14 @@ pub(crate) fn look(vci: &mut Vci, from: &Target) -> Result<Option<Status>> {
 pub(crate) fn take(
     vci: &mut Vci,
     messages: &mut Messages,
-    from: &Target,
+    from: Target<'_>,
 ) -> Result<Option<(Message, Status)>> {
-    let found = vci.improbe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))?;
+    let found = vci.improbe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
     let Some(message) = found else { return Ok(None) };
-    let status = Status::of_message(message.status(), &from.core);
+    let status = Status::of_message(message.status(), from.core);
     if from.place == PROC_NULL {
         return Ok(Some((Message::NO_PROC, status)));
     }
-    let handle = messages.insert(Matched { message, core: Arc::clone(&from.core) })?;
+    let handle = messages.insert(Matched { message, core: Arc::clone(from.core) })?;
     Ok(Some((handle, status)))
 }

@@ -25,12 +25,29 @@ pub(crate) enum SendMode {
 }
 
 /// The other side of a message, checked: its rank in the job, tag and communicator.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
     /// Rank in the job, or [`PROC_NULL`] or [`ANY_SOURCE`].
     pub place: i32,
     pub tag: i32,
+    pub core: &'a Arc<CommCore>,
+}
+
+/// A [`Target`] that holds its communicator.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnTarget {
+    pub place: i32,
+    pub tag: i32,
     pub core: Arc<CommCore>,
+}
+
+impl OwnTarget {
+    /// Returns it as one that holds nothing.
+    #[inline]
+    pub(crate) fn lend(&self) -> Target<'_> {
+        let OwnTarget { place, tag, core } = self;
+        Target { place: *place, tag: *tag, core }
+    }
 }
 
 #[cold]
@@ -48,13 +65,20 @@ fn bad_tag(what: &str, tag: i32, more: &str) -> Box<MpiError> {
     MpiError::new(Class::TAG, format!("{what} is {tag}; tags are 0 to {TAG_UB}{more}"))
 }
 
-impl Target {
+impl<'a> Target<'a> {
+    /// Returns it as one that holds its communicator.
+    #[inline]
+    pub(crate) fn own(self) -> OwnTarget {
+        let Target { place, tag, core } = self;
+        OwnTarget { place, tag, core: Arc::clone(core) }
+    }
+
     /// Checks the arguments of a send.
     ///
     /// # Errors
     /// A bad communicator, rank or tag.
     #[inline]
-    pub(crate) fn of_send(comms: &Comms, dest: i32, tag: i32, comm: Comm) -> Result<Target> {
+    pub(crate) fn of_send(comms: &'a Comms, dest: i32, tag: i32, comm: Comm) -> Result<Target<'a>> {
         let core = &comms.get(comm)?.core;
         let place = match u32::try_from(dest).ok().and_then(|rank| core.peers().place(rank)) {
             Some(place) => place.cast_signed(),
@@ -64,7 +88,7 @@ impl Target {
         if tag < 0 {
             return Err(bad_tag("tag", tag, ""));
         }
-        Ok(Target { place, tag, core: Arc::clone(core) })
+        Ok(Target { place, tag, core })
     }
 
     /// Checks the arguments of a receive or a probe.
@@ -72,7 +96,7 @@ impl Target {
     /// # Errors
     /// As [`Target::of_send`].
     #[inline]
-    pub(crate) fn of_recv(comms: &Comms, source: i32, tag: i32, comm: Comm) -> Result<Target> {
+    pub(crate) fn of_recv(comms: &'a Comms, source: i32, tag: i32, comm: Comm) -> Result<Target<'a>> {
         let core = &comms.get(comm)?.core;
         let place = match u32::try_from(source).ok().and_then(|rank| core.peers().place(rank)) {
             Some(place) => place.cast_signed(),
@@ -82,7 +106,7 @@ impl Target {
         if tag < 0 && tag != ANY_TAG {
             return Err(bad_tag("tag", tag, ", or MPI_ANY_TAG (-1)"));
         }
-        Ok(Target { place, tag, core: Arc::clone(core) })
+        Ok(Target { place, tag, core })
     }
 }
 
@@ -91,13 +115,13 @@ impl Target {
 /// # Errors
 /// Those of the device.
 #[inline]
-pub(crate) fn begin_send(vci: &mut Vci, data: Segment, to: &Target, mode: SendMode) -> Result<RawReq> {
+pub(crate) fn begin_send(vci: &mut Vci, data: Segment, to: Target<'_>, mode: SendMode) -> Result<RawReq> {
     let mode = match mode {
         SendMode::Standard | SendMode::Buffered => Mode::Standard,
         SendMode::Synchronous => Mode::Sync,
         SendMode::Ready => Mode::Ready,
     };
-    vci.isend_raw(data, to.place, to.tag, to.core.out, mode).map_err(|e| failure(e, &to.core))
+    vci.isend_raw(data, to.place, to.tag, to.core.out, mode).map_err(|e| failure(e, to.core))
 }
 
 /// Starts a receive.
@@ -105,6 +129,6 @@ pub(crate) fn begin_send(vci: &mut Vci, data: Segment, to: &Target, mode: SendMo
 /// # Errors
 /// Those of the device.
 #[inline]
-pub(crate) fn begin_recv(vci: &mut Vci, room: Segment, from: &Target) -> Result<RawReq> {
-    vci.irecv_raw(room, from.place, from.tag, from.core.inn).map_err(|e| failure(e, &from.core))
+pub(crate) fn begin_recv(vci: &mut Vci, room: Segment, from: Target<'_>) -> Result<RawReq> {
+    vci.irecv_raw(room, from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))
 }

@@ -167,6 +167,15 @@ impl Vci {
         if plain { Ok(matched.by_words().status()) } else { self.take_settled(req) }
     }
 
+    /// Uses a request up that has succeeded and for which the device holds no memory, and returns
+    /// its status. `None` for any other, which stays as it is: [`Vci::take_raw`] serves it.
+    #[inline]
+    pub fn take_plain(&mut self, req: RawReq) -> Option<Status> {
+        let mut matched = Matched::default();
+        let is_plain = self.ch3.reqs.take_plain(&mut self.engine.core, req.0, &mut matched);
+        is_plain.then(|| matched.status())
+    }
+
     /// Returns the result of a request that [`Vci::is_settled`], without progress, and uses it up.
     ///
     /// # Errors

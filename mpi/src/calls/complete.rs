@@ -11,6 +11,40 @@ use crate::instance::Mpi;
 use crate::request::{Ended, Kind, is_nothing, status_of_nothing};
 use crate::status::Status;
 
+/// The failures among several requests.
+#[derive(Default)]
+struct Failures {
+    count: usize,
+    /// The first of them, with its index.
+    first: Option<(usize, Box<MpiError>)>,
+}
+
+impl Failures {
+    /// Reports a result, and notes it if it is a failure.
+    fn tell(
+        &mut self,
+        index: usize,
+        result: Result<Status>,
+        report: &mut impl FnMut(usize, Status, Option<&MpiError>),
+    ) {
+        match result {
+            Ok(status) => report(index, status, None),
+            Err(e) => {
+                report(index, Status::of_failure(&e), Some(&e));
+                self.count += 1;
+                self.first.get_or_insert((index, e));
+            }
+        }
+    }
+
+    /// Returns the error of the call.
+    fn result(self) -> Result<()> {
+        let Some((i, e)) = self.first else { return Ok(()) };
+        let text = format!("{} of the requests have failed; request {i}: {}", self.count, e.text);
+        Err(Box::new(MpiError { comm: e.comm, ..*MpiError::new(Class::IN_STATUS, text) }))
+    }
+}
+
 impl Mpi {
     /// Waits for a request (`MPI_Wait`). It is null afterwards, or inactive.
     ///
@@ -20,10 +54,17 @@ impl Mpi {
         if is_nothing(*request) {
             return Ok(status_of_nothing(std::mem::replace(request, Request::NULL)));
         }
-        self.with(|s| s.requests.check(*request))?;
+        let mut checked = false;
         let ended = self.wait_until(|vci, _, known| {
-            let settled = known.is_settled(vci, *request);
-            settled.then(|| Ok(known.end(vci, request)))
+            if let Some(status) = known.end_plain(vci, request) {
+                return Some(Ok(Ended::Now(Ok(status))));
+            }
+            if !std::mem::replace(&mut checked, true)
+                && let Err(e) = known.check(*request)
+            {
+                return Some(Err(e));
+            }
+            known.is_settled(vci, *request).then(|| Ok(known.end(vci, request)))
         })?;
         ended.result()
     }
@@ -72,24 +113,11 @@ impl Mpi {
             let vci: &mut Vci = &mut s.dev;
             Ok(which.map(|i| (i, s.requests.end(vci, &mut requests[i]))).collect())
         })?;
-        let (mut failed, mut first) = (0, None);
+        let mut failures = Failures::default();
         for (i, ended) in ended {
-            match ended.result() {
-                Ok(status) => report(i, status, None),
-                Err(e) => {
-                    report(i, Status::of_failure(&e), Some(&e));
-                    failed += 1;
-                    first.get_or_insert((i, e));
-                }
-            }
+            failures.tell(i, ended.result(), &mut report);
         }
-        match first {
-            None => Ok(()),
-            Some((i, e)) => {
-                let text = format!("{failed} of the requests have failed; request {i}: {}", e.text);
-                Err(Box::new(MpiError { comm: e.comm, ..*MpiError::new(Class::IN_STATUS, text) }))
-            }
-        }
+        failures.result()
     }
 
     /// Waits for all requests (`MPI_Waitall`), and reports each: its index, its status, and its
@@ -100,19 +128,34 @@ impl Mpi {
     pub fn waitall(
         &self,
         requests: &mut [Request],
-        report: impl FnMut(usize, Status, Option<&MpiError>),
+        mut report: impl FnMut(usize, Status, Option<&MpiError>),
     ) -> Result<()> {
         self.check_requests(requests)?;
-        // Those at the front are not asked again.
-        let mut first = 0;
-        self.wait_until(|vci, _, known| {
-            while requests.get(first).is_some_and(|r| known.is_settled(vci, *r)) {
-                first += 1;
-            }
-            (first == requests.len()).then_some(Ok(()))
-        })?;
-        let all = 0..requests.len();
-        self.end_all(requests, all, report)
+        let mut failures = Failures::default();
+        // Each is ended as soon as those before it are, while the next are under way.
+        let mut next = 0;
+        loop {
+            let asked = self.wait_until(|vci, _, known| {
+                while let Some(request) = requests.get_mut(next) {
+                    if let Some(status) = known.end_plain(vci, request) {
+                        report(next, status, None);
+                    } else if !known.is_settled(vci, *request) {
+                        return None;
+                    } else {
+                        match known.end(vci, request) {
+                            Ended::Now(result) => failures.tell(next, result, &mut report),
+                            Ended::Ask(generalized) => return Some(Ok(Some(generalized))),
+                        }
+                    }
+                    next += 1;
+                }
+                Some(Ok(None))
+            })?;
+            // The program's function is called without the lock.
+            let Some(generalized) = asked else { return failures.result() };
+            failures.tell(next, generalized.end(), &mut report);
+            next += 1;
+        }
     }
 
     /// Tests all requests (`MPI_Testall`). Returns true and reports each if all are over.

@@ -16,7 +16,7 @@ use crate::instance::{Mpi, State};
 use crate::objects::Objects;
 use crate::ranks::Ranks;
 use crate::status::failure;
-use crate::target::Target;
+use crate::target::{OwnTarget, Target};
 use crate::wish::Wish;
 
 /// A group as it is told to the other one: its context id, and its processes.
@@ -70,7 +70,9 @@ impl Mpi {
         remote_leader: i32,
         tag: i32,
     ) -> Result<Comm> {
-        self.join(local, local_leader, |objects| Target::of_send(&objects.comms, remote_leader, tag, peer))
+        self.join(local, local_leader, |objects| {
+            Ok(Target::of_send(&objects.comms, remote_leader, tag, peer)?.own())
+        })
     }
 
     /// Makes an intercommunicator of this group and that of the partner, whom the leader finds.
@@ -78,7 +80,7 @@ impl Mpi {
         &self,
         local: Comm,
         local_leader: i32,
-        partner: impl FnOnce(&Objects) -> Result<Target>,
+        partner: impl FnOnce(&Objects) -> Result<OwnTarget>,
     ) -> Result<Comm> {
         let core = self.with(|s| s.objects.comms.intra_core(local))?;
         let Some(leader) = u32::try_from(local_leader).ok().filter(|rank| *rank < core.size()) else {
@@ -104,7 +106,7 @@ impl Mpi {
         local: Comm,
         core: &CommCore,
         leader: u32,
-        partner: Option<&Target>,
+        partner: Option<&OwnTarget>,
         id: u32,
     ) -> Result<Comm> {
         let own = Side { id, places: Arc::clone(core.group().places()) };
@@ -167,7 +169,7 @@ impl Mpi {
     }
 
     /// Exchanges data with the leader of the other group.
-    fn swap_with(&self, partner: &Target, data: Vec<u8>) -> Result<Vec<u8>> {
+    fn swap_with(&self, partner: &OwnTarget, data: Vec<u8>) -> Result<Vec<u8>> {
         let (core, tag) = (&partner.core, CommCore::group_tag(partner.tag));
         let send = self.with(|s| {
             let sent = s.dev.isend(data, partner.place, tag, core.coll_out);

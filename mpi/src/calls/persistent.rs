@@ -18,7 +18,7 @@ impl Mpi {
 
     fn persistent_send(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.persistent(|s| {
-            let target = Target::of_send(&s.objects.comms, dest, tag, comm)?;
+            let target = Target::of_send(&s.objects.comms, dest, tag, comm)?.own();
             Ok(Operation::Send(mode, s.objects.types.bound(&buf)?, target))
         })
     }
@@ -61,7 +61,7 @@ impl Mpi {
     /// A bad argument.
     pub fn recv_init(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Request> {
         self.persistent(|s| {
-            let target = Target::of_recv(&s.objects.comms, source, tag, comm)?;
+            let target = Target::of_recv(&s.objects.comms, source, tag, comm)?.own();
             Ok(Operation::Recv(s.objects.types.bound(&buf)?, target))
         })
     }

@@ -16,8 +16,8 @@ impl Mpi {
     /// # Errors
     /// A bad argument; a source that is lost.
     pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        let found = self.test_until(|vci, _, _| look(vci, &from).transpose())?;
+        let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
+        let found = self.test_until(|vci, _, _| look(vci, from.lend()).transpose())?;
         Ok((found.is_some(), found.unwrap_or(Status::EMPTY)))
     }
 
@@ -26,8 +26,8 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn probe(&self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
-        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        self.wait_until(|vci, _, _| look(vci, &from).transpose())
+        let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
+        self.wait_until(|vci, _, _| look(vci, from.lend()).transpose())
     }
 
     /// Works like [`Mpi::iprobe`]; the message is matched, and is received by its handle alone
@@ -36,8 +36,9 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Message, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        let found = self.test_until(|vci, objects, _| take(vci, &mut objects.messages, &from).transpose())?;
+        let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
+        let found =
+            self.test_until(|vci, objects, _| take(vci, &mut objects.messages, from.lend()).transpose())?;
         Ok(match found {
             Some((message, status)) => (true, message, status),
             None => (false, Message::NULL, Status::EMPTY),
@@ -49,8 +50,8 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::iprobe`].
     pub fn mprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(Message, Status)> {
-        let from = self.with(|s| Target::of_recv(&s.objects.comms, source, tag, comm))?;
-        self.wait_until(|vci, objects, _| take(vci, &mut objects.messages, &from).transpose())
+        let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
+        self.wait_until(|vci, objects, _| take(vci, &mut objects.messages, from.lend()).transpose())
     }
 
     /// Starts to receive a matched message, whose handle becomes null (`MPI_Imrecv`).

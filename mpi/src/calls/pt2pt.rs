@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ch3_shim::RawReq;
+use ch3_shim::{RawReq, Vci};
+use netmod_core::Time;
 
 use crate::buffers;
 use crate::comm::CommCore;
@@ -10,11 +11,45 @@ use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Request};
 use crate::instance::{Mpi, State};
-use crate::request::{Ends, Kind};
+use crate::request::{Ends, Kind, Requests};
 use crate::status::{Status, failure, take};
 use crate::target::{SendMode, Target, begin_recv, begin_send};
 
+/// A receive after its start.
+enum Got {
+    Over(Status),
+    /// It goes on.
+    UnderWay(RawReq, Arc<CommCore>, Ends),
+}
+
 impl Mpi {
+    /// Waits for a message of this call as long as nothing else needs the thread, and returns its
+    /// status.
+    ///
+    /// `None` if the wait is to go on by [`Mpi::wait_raw`]: other threads or tasks may want their
+    /// part, or the message has not ended as usual.
+    #[inline]
+    fn wait_alone(
+        &self,
+        vci: &mut Vci,
+        requests: &Requests,
+        raw: RawReq,
+    ) -> Result<Option<ch3_shim::Status>> {
+        if self.is_multiple() || requests.has_tasks() {
+            return Ok(vci.take_plain(raw));
+        }
+        let mut status = None;
+        let waited = vci.wait_until(Time::NEVER, |vci| {
+            status = vci.take_plain(raw);
+            status.is_some() || vci.is_settled(raw)
+        });
+        if let Err(e) = waited {
+            vci.end_raw(raw);
+            return Err(e.into());
+        }
+        Ok(status)
+    }
+
     /// Waits for a message whose memory is the caller's for the length of this call.
     ///
     /// # Errors
@@ -36,21 +71,22 @@ impl Mpi {
     }
 
     fn send_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<()> {
-        let (raw, core) = self.with(|s| {
+        let under_way = self.with(|s| {
             let State { dev, objects, .. } = s;
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
-                buffers::send(dev, &mut objects.buffers, data, &target)?;
-                return Ok((RawReq::NULL, target.core));
+                buffers::send(dev, &mut objects.buffers, data, target)?;
+                return Ok(None);
             }
-            let raw = begin_send(dev, data, &target, mode)?;
+            let raw = begin_send(dev, data, target, mode)?;
             if raw.is_over() {
                 dev.flush();
+                return Ok(None);
             }
-            Ok((raw, target.core))
+            Ok(Some((raw, Arc::clone(target.core))))
         })?;
-        if raw.is_over() { Ok(()) } else { self.wait_raw(raw, &core).map(|_| ()) }
+        under_way.map_or(Ok(()), |(raw, core)| self.wait_raw(raw, &core).map(|_| ()))
     }
 
     fn isend_in_mode(&self, mode: SendMode, buf: Buf, dest: i32, tag: i32, comm: Comm) -> Result<Request> {
@@ -59,14 +95,14 @@ impl Mpi {
             let target = Target::of_send(&objects.comms, dest, tag, comm)?;
             let data = objects.types.segment(&buf)?;
             if mode == SendMode::Buffered {
-                buffers::send(dev, &mut objects.buffers, data, &target)?;
+                buffers::send(dev, &mut objects.buffers, data, target)?;
                 return Ok(Request::COMPLETE);
             }
-            let raw = begin_send(dev, data, &target, mode)?;
+            let raw = begin_send(dev, data, target, mode)?;
             if raw.is_over() {
                 return Ok(Request::COMPLETE);
             }
-            requests.insert(Kind::Send(raw, target.core))
+            requests.insert(Kind::Send(raw, Arc::clone(target.core)))
         })
     }
 
@@ -142,16 +178,27 @@ impl Mpi {
     /// A bad argument; a message that does not fit; a peer that is lost.
     #[inline]
     pub fn recv(&self, buf: Buf, source: i32, tag: i32, comm: Comm) -> Result<Status> {
-        let (raw, core, ends) = self.with(|s| {
-            let State { dev, objects, .. } = s;
+        let got = self.with(|s| {
+            let State { dev, objects, requests } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
-            let (room, desc) = objects.types.typed_segment(&buf)?;
-            Ok((begin_recv(dev, room, &target)?, target.core, Ends::of(desc)))
+            let (room, ends) = Ends::of_room(&objects.types, &buf)?;
+            let raw = begin_recv(dev, room, target)?;
+            if raw.is_over() {
+                return Ok(Got::Over(Status::OF_NOBODY));
+            }
+            match self.wait_alone(dev, requests, raw)? {
+                Some(status) => {
+                    ends.check(Status::of_message(status, target.core), target.core).map(Got::Over)
+                }
+                None => Ok(Got::UnderWay(raw, Arc::clone(target.core), ends)),
+            }
         })?;
-        if raw.is_over() {
-            return Ok(Status::OF_NOBODY);
+        match got {
+            Got::Over(status) => Ok(status),
+            Got::UnderWay(raw, core, ends) => {
+                self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
+            }
         }
-        self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
     }
 
     /// Starts to receive a message (`MPI_Irecv`).
@@ -163,13 +210,12 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, requests } = s;
             let target = Target::of_recv(&objects.comms, source, tag, comm)?;
-            let (room, desc) = objects.types.typed_segment(&buf)?;
-            let raw = begin_recv(dev, room, &target)?;
+            let (room, ends) = Ends::of_room(&objects.types, &buf)?;
+            let raw = begin_recv(dev, room, target)?;
             if raw.is_over() {
                 return Ok(Request::FROM_NOBODY);
             }
-            let ends = Ends::of(desc);
-            requests.insert(Kind::Recv(raw, target.core, ends))
+            requests.insert(Kind::Recv(raw, Arc::clone(target.core), ends))
         })
     }
 
@@ -185,10 +231,10 @@ impl Mpi {
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
             let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let data = objects.types.segment(&data)?;
-            let (room, desc) = objects.types.typed_segment(&room)?;
-            let receive = begin_recv(dev, room, &from)?;
-            match begin_send(dev, data, &to, SendMode::Standard) {
-                Ok(send) => Ok((send, receive, to.core, Ends::of(desc))),
+            let (room, ends) = Ends::of_room(&objects.types, &room)?;
+            let receive = begin_recv(dev, room, from)?;
+            match begin_send(dev, data, to, SendMode::Standard) {
+                Ok(send) => Ok((send, receive, Arc::clone(to.core), ends)),
                 Err(e) => {
                     dev.end_raw(receive);
                     Err(e)
@@ -283,13 +329,13 @@ impl Mpi {
             let mut data = objects.types.segment(&buf)?;
             let mut packed = Vec::with_capacity(data.total());
             data.pack_vec(data.total(), &mut packed);
-            let (room, desc) = objects.types.typed_segment(&buf)?;
-            let receive = begin_recv(dev, room, &from)?;
+            let (room, ends) = Ends::of_room(&objects.types, &buf)?;
+            let receive = begin_recv(dev, room, from)?;
             match dev.isend(packed, to.place, to.tag, to.core.out) {
-                Ok(send) => Ok((send, receive, to.core, Ends::of(desc))),
+                Ok(send) => Ok((send, receive, Arc::clone(to.core), ends)),
                 Err(failed) => {
                     dev.end_raw(receive);
-                    Err(failure(failed.error, &to.core))
+                    Err(failure(failed.error, to.core))
                 }
             }
         })

@@ -17,7 +17,7 @@ use crate::handle::{Comm, Errhandler, Group, Info, Session};
 use crate::instance::Mpi;
 use crate::ranks::Ranks;
 use crate::session::Entry;
-use crate::target::Target;
+use crate::target::OwnTarget;
 
 /// Names of the sets of processes: all of the job, and this one alone.
 const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
@@ -259,7 +259,7 @@ impl Mpi {
                 format!("remote_leader is {remote_leader}; the remote group has {} members", remote.len());
             return Err(MpiError::new(Class::RANK, text));
         };
-        let partner = Target { place: place.cast_signed(), tag: tag_of(stringtag), core };
+        let partner = OwnTarget { place: place.cast_signed(), tag: tag_of(stringtag), core };
         let mut local = self.comm_create_from_group(local_group, stringtag, info, errhandler)?;
         let joined = self.join(local, local_leader, |_| Ok(partner));
         self.comm_free(&mut local)?;

@@ -95,7 +95,7 @@ pub struct PairShape {
 
 impl Basic {
     /// Returns the layout of a pair type; `None` if it is not one.
-    pub fn pair(&self) -> Option<PairShape> {
+    pub const fn pair(&self) -> Option<PairShape> {
         let (first, at, second) = match self.repr {
             Repr::F32AndI32 | Repr::I32AndI32 | Repr::F32AndF32 => (4, 4, 4),
             Repr::F64AndI32 | Repr::I64AndI32 => (8, 8, 4),
@@ -247,6 +247,38 @@ const fn places() -> [u8; INDICES + PAIRS] {
         i += 1;
     }
     table
+}
+
+/// The handles of predefined types that are one run of bytes, by their last byte; elsewhere what is
+/// no handle of that place.
+const PLAIN: [u32; INDICES] = {
+    let mut table = [0; INDICES];
+    let mut i = 0;
+    while i < INDICES {
+        table[i] = !(i as u32);
+        i += 1;
+    }
+    let mut row = 0;
+    while row < ROWS.len() {
+        let code = ROWS[row].handle.0;
+        if code >> 16 == 0x4c00 && ROWS[row].pair().is_none() && size_in(code) == ROWS[row].size {
+            table[slot(code)] = code;
+        }
+        row += 1;
+    }
+    table
+};
+
+/// Returns the size that is a part of the handle of a predefined type.
+const fn size_in(code: u32) -> usize {
+    (code >> 8 & 0xff) as usize
+}
+
+/// Returns the size of a predefined datatype that is one run of bytes; `None` for others.
+#[inline]
+pub(super) fn plain_size(handle: Datatype) -> Option<usize> {
+    let code = handle.0;
+    (*PLAIN.get((code & 0xff) as usize)? == code).then_some(size_in(code))
 }
 
 /// Returns the place of a predefined datatype in [`BASICS`]; `None` if the handle is not one.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use netmod_core::{RxBytes, Segment};
 
+use super::basic::plain_size;
 use super::{TypeDesc, Types};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
@@ -67,6 +68,17 @@ impl Buf {
     /// Returns another number of elements, as [`Buf::elements`].
     pub(crate) fn with_count(&self, count: i64) -> Buf {
         self.elements(count, self.datatype)
+    }
+
+    /// Returns the data, if the elements are of a predefined type without gaps, and nothing is to
+    /// be said against the buffer; [`Types::typed_segment`] serves all buffers.
+    #[inline]
+    pub(crate) fn plain(&self) -> Option<Segment> {
+        let size = plain_size(self.datatype)?;
+        let count = u32::try_from(self.count).ok()? as usize;
+        let is_address = !self.at.is_null() && !self.is_in_place();
+        // SAFETY: the memory is lent by `Buf::new`, and elements of this type are so long.
+        is_address.then(|| unsafe { Segment::contig(self.at, count * size) })
     }
 
     /// Returns the address.
@@ -159,14 +171,16 @@ impl Types {
     /// As [`Types::checked`].
     #[inline]
     pub fn segment(&self, buf: &Buf) -> Result<Segment> {
-        self.typed_segment(buf).map(|(data, _)| data)
+        match buf.plain() {
+            Some(data) => Ok(data),
+            None => self.typed_segment(buf).map(|(data, _)| data),
+        }
     }
 
     /// Returns the data of a buffer, and its type.
     ///
     /// # Errors
     /// As [`Types::checked`].
-    #[inline]
     pub fn typed_segment(&self, buf: &Buf) -> Result<(Segment, &Arc<TypeDesc>)> {
         let desc = self.checked(buf)?;
         // Not negative, by the check.

@@ -10,9 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ch3_shim::{RawReq, Vci};
+use netmod_core::Segment;
 
 use crate::comm::CommCore;
-use crate::datatype::TypeDesc;
+use crate::datatype::{Buf, TypeDesc, Types};
 use crate::error::{Arrived, Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Request, Table};
@@ -75,6 +76,7 @@ impl Requests {
     ///
     /// # Errors
     /// If there are too many.
+    #[inline]
     pub(crate) fn insert(&mut self, kind: Kind) -> Result<Request> {
         let is_task = matches!(kind, Kind::Task(_));
         let request = self.table.insert(Entry { kind, freed: false })?;
@@ -82,6 +84,12 @@ impl Requests {
             self.tasks.push(request);
         }
         Ok(request)
+    }
+
+    /// Returns true if a task is under way.
+    #[inline]
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
     }
 
     /// Advances the task of a persistent request from now on.
@@ -93,7 +101,7 @@ impl Requests {
     /// needs.
     #[inline]
     pub(crate) fn advance_tasks(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
-        if self.tasks.is_empty() { None } else { self.advance_some(vci, objects) }
+        if self.has_tasks() { self.advance_some(vci, objects) } else { None }
     }
 
     fn advance_some(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
@@ -156,6 +164,24 @@ impl Ends {
     #[inline]
     pub(crate) fn of(desc: &Arc<TypeDesc>) -> Ends {
         Ends((!desc.is_plain()).then(|| Arc::clone(desc)))
+    }
+
+    /// Returns true if these are all places.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the memory of a receive, and where its message may end.
+    ///
+    /// # Errors
+    /// As [`Types::checked`].
+    #[inline]
+    pub(crate) fn of_room(types: &Types, room: &Buf) -> Result<(Segment, Ends)> {
+        match room.plain() {
+            Some(data) => Ok((data, Ends(None))),
+            None => types.typed_segment(room).map(|(data, desc)| (data, Ends::of(desc))),
+        }
     }
 
     /// Checks a message that has come.

@@ -10,15 +10,15 @@ use crate::error::{Class, MpiError, Result};
 use crate::handle::Request;
 use crate::objects::Objects;
 use crate::status::Status;
-use crate::target::{SendMode, Target, begin_recv, begin_send};
+use crate::target::{OwnTarget, SendMode, begin_recv, begin_send};
 use crate::task::Task;
 
 /// The operation of a persistent request.
 pub(crate) enum Operation {
     /// A send; its mode and arguments.
-    Send(SendMode, Bound, Target),
+    Send(SendMode, Bound, OwnTarget),
     /// A receive.
-    Recv(Bound, Target),
+    Recv(Bound, OwnTarget),
     /// A task; `None` while it runs.
     Task(Option<Box<dyn Task>>),
 }
@@ -89,16 +89,16 @@ impl Requests {
         let current = match &mut p.operation {
             Operation::Send(SendMode::Buffered, buf, target) => {
                 let data = buf.segment();
-                buffers::send(vci, &mut objects.buffers, data, target)?;
+                buffers::send(vci, &mut objects.buffers, data, target.lend())?;
                 Kind::Over(Ok(Status::EMPTY))
             }
             Operation::Send(mode, buf, target) => {
                 let data = buf.segment();
-                Kind::Send(begin_send(vci, data, target, *mode)?, target.core.clone())
+                Kind::Send(begin_send(vci, data, target.lend(), *mode)?, target.core.clone())
             }
             Operation::Recv(buf, target) => {
                 let room = buf.segment();
-                let raw = begin_recv(vci, room, target)?;
+                let raw = begin_recv(vci, room, target.lend())?;
                 Kind::Recv(raw, target.core.clone(), Ends::of(buf.desc()))
             }
             Operation::Task(task) => {

@@ -68,6 +68,22 @@ impl Requests {
         request.is_null() || self.table.find(request).is_some_and(|entry| entry.kind.is_inactive())
     }
 
+    /// Ends the request of a message that is over as usual, and returns its status.
+    ///
+    /// `None` if [`Requests::end`] is to end it, now or when it is settled.
+    #[inline]
+    pub(crate) fn end_plain(&mut self, vci: &mut Vci, request: &mut Request) -> Option<Status> {
+        let entry = self.table.find(*request).filter(|entry| !entry.freed)?;
+        let status = match &entry.kind {
+            Kind::Recv(raw, core, ends) if ends.is_any() => Status::of_message(vci.take_plain(*raw)?, core),
+            Kind::Send(raw, _) => vci.take_plain(*raw).map(|_| Status::of_send(false))?,
+            _ => return None,
+        };
+        let removed = self.table.remove(std::mem::replace(request, Request::NULL));
+        debug_assert!(removed.is_ok(), "it was found above");
+        Some(status)
+    }
+
     /// Ends a request that is settled: takes its result, and sets it to null unless it is
     /// persistent or goes on.
     pub(crate) fn end(&mut self, vci: &mut Vci, request: &mut Request) -> Ended {
