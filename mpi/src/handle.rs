@@ -232,7 +232,8 @@ impl<H: Handle, T> Table<H, T> {
         };
         let slot = &mut self.slots[index as usize];
         slot.generation = (slot.generation + 1) % GENERATIONS;
-        slot.value = Some(value);
+        // It was free: without this the compiler keeps the value elsewhere while it drops nothing.
+        std::mem::forget(slot.value.replace(value));
         self.live += 1;
         let generation = u32::from(slot.generation);
         Ok(H::from_raw(DYNAMIC | H::KIND << KIND_SHIFT | generation << GENERATION_SHIFT | index))

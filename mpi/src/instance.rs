@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ch3_shim::{Builder, Device, Waker};
 use netmod_core::tell::on_stderr;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::anytime::Anytime;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
 use crate::error::{Class, Codes, MpiError, Result};
 use crate::handle::Comm;
+use crate::lock::{Guard, Lock};
 use crate::log;
 use crate::objects::Objects;
 use crate::request::Requests;
@@ -26,7 +26,7 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(1);
 /// are called while it is not locked, so they may call MPI.
 #[derive(Debug)]
 pub struct Mpi {
-    state: Mutex<Option<State>>,
+    state: Lock<Option<State>>,
     /// Tells a thread that waits with the lock that another wants it. Below the level MULTIPLE
     /// there is no other.
     waker: Option<Waker>,
@@ -76,7 +76,7 @@ impl Mpi {
         let size = dev.size();
         let objects = Objects::new(&mut dev, Arc::clone(&anytime))?;
         Ok(Mpi {
-            state: Mutex::new(Some(State { dev, objects, requests: Requests::default() })),
+            state: Lock::new(Some(State { dev, objects, requests: Requests::default() })),
             waker,
             turns: Turns::default(),
             anytime,
@@ -154,8 +154,8 @@ impl Mpi {
         Ok(self.level)
     }
 
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, Option<State>> {
+    #[inline(always)]
+    fn lock(&self) -> Guard<'_, Option<State>> {
         match self.state.try_lock() {
             Some(guard) => guard,
             None => self.lock_contended(),
@@ -163,7 +163,7 @@ impl Mpi {
     }
 
     #[cold]
-    fn lock_contended(&self) -> MutexGuard<'_, Option<State>> {
+    fn lock_contended(&self) -> Guard<'_, Option<State>> {
         let Some(waker) = &self.waker else { return self.state.lock() };
         waker.want();
         let guard = self.state.lock();
@@ -205,7 +205,7 @@ impl Mpi {
         let Some(state) = guard.as_mut() else { return Err(finalized()) };
         let result = f(state);
         state.dev.end_call();
-        MutexGuard::unlock_fair(guard);
+        guard.unlock_fair();
         result
     }
 

@@ -5,8 +5,9 @@
 //! meaning have MPICH's values ([`consts`]). An error has a class that MPI names and a text that
 //! says which argument is wrong, its value, and what would be right ([`error`]).
 //!
-//! One lock protects the device and all objects (`instance`). A wait holds it, and lets other
-//! threads in when they come; of several that wait one makes progress for all (`wait`, `turns`).
+//! One lock protects the device and all objects (`instance`); it costs a thread that calls alone no
+//! atomic operation (`lock`). A wait holds it, and lets other threads in when they come; of several
+//! that wait one makes progress for all (`wait`, `turns`).
 //! Functions of the program (operations, attribute functions, error handlers, generalized requests)
 //! are never called under the lock, so that they may call MPI.
 //!
@@ -48,6 +49,7 @@ pub mod handle;
 pub mod info;
 mod instance;
 mod leaks;
+mod lock;
 mod log;
 mod matched;
 mod objects;

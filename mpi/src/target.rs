@@ -77,7 +77,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// A bad communicator, rank or tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_send(comms: &'a Comms, dest: i32, tag: i32, comm: Comm) -> Result<Target<'a>> {
         let core = &comms.get(comm)?.core;
         let place = match u32::try_from(dest).ok().and_then(|rank| core.peers().place(rank)) {
@@ -95,7 +95,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// As [`Target::of_send`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_recv(comms: &'a Comms, source: i32, tag: i32, comm: Comm) -> Result<Target<'a>> {
         let core = &comms.get(comm)?.core;
         let place = match u32::try_from(source).ok().and_then(|rank| core.peers().place(rank)) {

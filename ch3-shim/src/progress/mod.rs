@@ -23,6 +23,7 @@ use std::sync::Arc;
 use gate::Gate;
 pub use helper::HelperStats;
 pub(crate) use helper::{Counts, Errand, Helper, Look};
+pub use sync::Barriers;
 
 /// The part of an engine that a helper may use.
 pub(crate) trait Staging: Send {

@@ -11,7 +11,10 @@ const SPIN: u32 = 64;
 const YIELDS: u32 = 1024;
 
 /// The two barriers of an asymmetric fence, and the orders of loads and stores.
-pub(super) struct Barriers {
+///
+/// The light barrier of one thread and the heavy one of another order as two full fences do.
+#[derive(Debug)]
+pub struct Barriers {
     /// The kernel puts a fence into the other threads.
     asymmetric: bool,
     /// The process of the threads: a forked child has no helper.
@@ -19,32 +22,34 @@ pub(super) struct Barriers {
 }
 
 impl Barriers {
-    /// Those of this system.
-    pub(super) fn here() -> Barriers {
+    /// Creates those of this system.
+    pub fn here() -> Barriers {
         Barriers { asymmetric: sys::can_fence_threads(), process: std::process::id() }
     }
 
-    /// The owner's.
+    /// Sets the light barrier, of the thread that meets it often.
     #[inline(always)]
-    pub(super) fn light(&self) {
+    pub fn light(&self) {
         if self.asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
     }
 
-    /// The helper's.
-    pub(super) fn heavy(&self) {
+    /// Sets the heavy barrier, of the other thread.
+    pub fn heavy(&self) {
         fence(Ordering::SeqCst);
         if self.asymmetric {
             sys::fence_threads();
         }
     }
 
+    /// Returns the order of loads.
     #[inline(always)]
-    pub(super) fn acquire(&self) -> Ordering {
+    pub fn acquire(&self) -> Ordering {
         Ordering::Acquire
     }
 
+    /// Returns the order of stores.
     #[inline(always)]
-    pub(super) fn release(&self) -> Ordering {
+    pub fn release(&self) -> Ordering {
         Ordering::Release
     }
 
