@@ -304,6 +304,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_size_of_what_is_one_run_is_in_its_handle() {
+        for b in BASICS {
+            let is_run = b.handle.0 >> 16 == 0x4c00 && b.pair().is_none();
+            assert_eq!(plain_size(b.handle), is_run.then_some(b.size), "{}", b.name);
+            assert_eq!(plain_size(Datatype(b.handle.0 ^ 0x100)), None, "{} with another size", b.name);
+        }
+        assert_eq!([0, u32::MAX, 0x0c00_0000].map(|h| plain_size(Datatype(h))), [None; 3]);
+    }
+
+    #[test]
     fn every_handle_leads_to_its_row_and_no_other_does() {
         for b in BASICS {
             assert!(core::ptr::eq(basic(b.handle).unwrap(), b), "{}", b.name);

@@ -65,8 +65,8 @@ impl Bias {
         }
     }
 
-    /// Another thread, which has the mutex and has ended the bias: returns true if the owner is
-    /// outside.
+    /// Returns true if the owner is outside, for itself, or for another thread, which has the mutex
+    /// and has ended the bias.
     pub(super) fn is_left(&self) -> bool {
         !self.inside.load(self.barriers.acquire())
     }

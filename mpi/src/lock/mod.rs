@@ -109,13 +109,14 @@ impl<T> Lock<T> {
         Guard::new(self, Some(held))
     }
 
-    /// Waits for the value for at most so long.
-    ///
-    /// # Panics
-    /// As [`Lock::lock`].
+    /// Waits for the value for at most so long; not at all if this thread has it by its bias, such
+    /// as for an abort in a signal handler.
     pub(crate) fn try_lock_for(&self, most: Duration) -> Option<Guard<'_, T>> {
         let end = Instant::now() + most;
         let is_owner = here() == self.owner;
+        if is_owner && !self.bias.is_left() {
+            return None;
+        }
         if is_owner && self.bias.enter() {
             return Some(Guard::new(self, None));
         }
@@ -248,6 +249,15 @@ mod tests {
         let lock = Lock::new(());
         let _first = lock.lock();
         let _second = lock.try_lock();
+    }
+
+    #[test]
+    fn the_owner_inside_does_not_wait_for_itself() {
+        let lock = Lock::new(());
+        let inside = lock.lock();
+        assert!(lock.try_lock_for(Duration::from_secs(3600)).is_none());
+        drop(inside);
+        assert!(lock.try_lock_for(NAP).is_some());
     }
 
     /// Many threads, and an owner that begins before them.
