@@ -88,11 +88,10 @@ impl CommCore {
         Some(Comm(self.handle.load(Ordering::Relaxed))).filter(|comm| comm.0 != 0)
     }
 
-    /// Notes in an error that it is one of this communicator, unless it is one of another.
+    /// Notes in an error that it is one of this communicator.
     #[cold]
-    pub(crate) fn raised(&self, mut error: Box<MpiError>) -> Box<MpiError> {
-        error.comm = error.comm.or_else(|| self.handle().map(|comm| comm.0));
-        error
+    pub(crate) fn raised(&self, error: Box<MpiError>) -> Box<MpiError> {
+        raised(error, self.handle())
     }
 
     /// Returns the channel of collective operations to a process of either group.
@@ -160,6 +159,45 @@ impl CommCore {
     }
 }
 
+/// Notes in an error that it is one of this communicator, unless it is one of another.
+#[cold]
+pub(crate) fn raised(mut error: Box<MpiError>, comm: Option<Comm>) -> Box<MpiError> {
+    error.comm = error.comm.or(comm.map(|comm| comm.0));
+    error
+}
+
+/// The communicator of a request: its handle, which costs nothing to keep, until it is freed.
+#[derive(Clone, Debug)]
+pub(crate) enum CommRef {
+    Named(Comm),
+    Held(Arc<CommCore>),
+}
+
+impl CommRef {
+    /// Holds the communicator, if it is this one, since its handle names nothing from now on.
+    pub(crate) fn hold(&mut self, comm: Comm, core: &Arc<CommCore>) {
+        if matches!(self, CommRef::Named(named) if *named == comm) {
+            *self = CommRef::Held(Arc::clone(core));
+        }
+    }
+
+    /// Returns true if it is the communicator `core`.
+    pub(crate) fn is(&self, core: &Arc<CommCore>) -> bool {
+        match self {
+            CommRef::Named(comm) => core.handle() == Some(*comm),
+            CommRef::Held(held) => Arc::ptr_eq(held, core),
+        }
+    }
+
+    /// The handle of the communicator, which may have been freed.
+    pub(crate) fn handle(&self) -> Option<Comm> {
+        match self {
+            CommRef::Named(comm) => Some(*comm),
+            CommRef::Held(core) => core.handle(),
+        }
+    }
+}
+
 /// A communicator.
 #[derive(Debug)]
 pub(crate) struct Communicator {
@@ -196,6 +234,19 @@ impl Comms {
     #[inline]
     pub(crate) fn core(&self, comm: Comm) -> Result<Arc<CommCore>> {
         self.get(comm).map(|c| Arc::clone(&c.core))
+    }
+
+    /// Returns the core of a request's communicator.
+    ///
+    /// # Panics
+    /// If a communicator was freed and its requests do not hold it.
+    #[inline]
+    pub(crate) fn of<'a>(&'a self, comm: &'a CommRef) -> &'a CommCore {
+        let named = match comm {
+            CommRef::Named(comm) => self.find(*comm).map(|c| &*c.core),
+            CommRef::Held(core) => Some(&**core),
+        };
+        named.expect("requests hold a communicator that is freed")
     }
 
     /// Returns the core of an intracommunicator.

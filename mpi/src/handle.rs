@@ -330,6 +330,11 @@ impl<H: Handle, T> Table<H, T> {
         self.live == 0
     }
 
+    /// Iterates over the objects that were made at run time.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
+    }
+
     /// Iterates over the objects that were made at run time, with their handles.
     pub fn iter(&self) -> impl Iterator<Item = (H, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {

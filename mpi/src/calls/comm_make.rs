@@ -52,14 +52,18 @@ impl Objects {
         self.comms.get(comm)?.core.set_handle(comm);
         Ok(comm)
     }
+}
 
+impl State {
     /// Removes a communicator, whose attributes were deleted.
     fn drop_comm(&mut self, comm: Comm) -> Result<()> {
-        let gone = self.comms.remove(comm)?;
-        let handler = self.anytime.errhandlers().get(gone.errhandler)?;
-        self.anytime.errhandlers().release(gone.errhandler);
-        self.buffers.end(Owner::Comm(comm));
-        self.contexts.give_back(gone.core, handler);
+        let State { objects, requests, .. } = self;
+        let gone = objects.comms.remove(comm)?;
+        requests.hold(comm, &gone.core);
+        let handler = objects.anytime.errhandlers().get(gone.errhandler)?;
+        objects.anytime.errhandlers().release(gone.errhandler);
+        objects.buffers.end(Owner::Comm(comm));
+        objects.contexts.give_back(gone.core, handler);
         Ok(())
     }
 }
@@ -172,7 +176,7 @@ impl Mpi {
             self.with(|s| s.objects.adopt_attrs(new, &copies))
         });
         if let Err(e) = end {
-            self.with(|s| s.objects.drop_comm(new))?;
+            self.with(|s| s.drop_comm(new))?;
             return Err(e);
         }
         Ok(new)
@@ -386,7 +390,7 @@ impl Mpi {
             return Err(MpiError::new(Class::COMM, text));
         }
         self.delete_all_attrs(*comm)?;
-        self.with(|s| s.objects.drop_comm(*comm))?;
+        self.with(|s| s.drop_comm(*comm))?;
         *comm = Comm::NULL;
         Ok(())
     }

@@ -7,7 +7,7 @@ use ch3_shim::Vci;
 use crate::consts::UNDEFINED;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Request;
-use crate::instance::Mpi;
+use crate::instance::{Mpi, State};
 use crate::request::{Ended, Kind, is_nothing, status_of_nothing};
 use crate::status::Status;
 
@@ -55,8 +55,8 @@ impl Mpi {
             return Ok(status_of_nothing(std::mem::replace(request, Request::NULL)));
         }
         let mut checked = false;
-        let ended = self.wait_until(|vci, _, known| {
-            if let Some(status) = known.end_plain(vci, request) {
+        let ended = self.wait_until(|vci, objects, known| {
+            if let Some(status) = known.end_plain(vci, &objects.comms, request) {
                 return Some(Ok(Ended::Now(Ok(status))));
             }
             if !std::mem::replace(&mut checked, true)
@@ -64,7 +64,7 @@ impl Mpi {
             {
                 return Some(Err(e));
             }
-            known.is_settled(vci, *request).then(|| Ok(known.end(vci, request)))
+            known.is_settled(vci, *request).then(|| Ok(known.end(vci, &objects.comms, request)))
         })?;
         ended.result()
     }
@@ -76,11 +76,11 @@ impl Mpi {
     /// A bad request; a failure that keeps its operation from finishing.
     pub fn test(&self, request: &mut Request) -> Result<Option<Result<Status>>> {
         self.with(|s| s.requests.check(*request))?;
-        let ended = self.test_until(|vci, _, known| {
+        let ended = self.test_until(|vci, objects, known| {
             let settled = known.is_settled(vci, *request);
             settled.then(|| {
                 let goes_on = !known.is_over(vci, *request);
-                Ok((goes_on, known.end(vci, request)))
+                Ok((goes_on, known.end(vci, &objects.comms, request)))
             })
         })?;
         match ended {
@@ -110,8 +110,8 @@ impl Mpi {
         mut report: impl FnMut(usize, Status, Option<&MpiError>),
     ) -> Result<()> {
         let ended: Vec<(usize, Ended)> = self.with(|s| {
-            let vci: &mut Vci = &mut s.dev;
-            Ok(which.map(|i| (i, s.requests.end(vci, &mut requests[i]))).collect())
+            let State { dev, objects, requests: known } = s;
+            Ok(which.map(|i| (i, known.end(dev, &objects.comms, &mut requests[i]))).collect())
         })?;
         let mut failures = Failures::default();
         for (i, ended) in ended {
@@ -135,14 +135,15 @@ impl Mpi {
         // Each is ended as soon as those before it are, while the next are under way.
         let mut next = 0;
         loop {
-            let asked = self.wait_until(|vci, _, known| {
+            let asked = self.wait_until(|vci, objects, known| {
+                let comms = &objects.comms;
                 while let Some(request) = requests.get_mut(next) {
-                    if let Some(status) = known.end_plain(vci, request) {
+                    if let Some(status) = known.end_plain(vci, comms, request) {
                         report(next, status, None);
                     } else if !known.is_settled(vci, *request) {
                         return None;
                     } else {
-                        match known.end(vci, request) {
+                        match known.end(vci, comms, request) {
                             Ended::Now(result) => failures.tell(next, result, &mut report),
                             Ended::Ask(generalized) => return Some(Ok(Some(generalized))),
                         }
@@ -185,7 +186,8 @@ impl Mpi {
     /// A bad request; if the device fails as a whole.
     pub fn waitany(&self, requests: &mut [Request]) -> Result<(i32, Result<Status>)> {
         self.check_requests(requests)?;
-        let (index, ended) = self.wait_until(|vci, _, known| known.end_any(vci, requests).map(Ok))?;
+        let (index, ended) =
+            self.wait_until(|vci, o, known| known.end_any(vci, &o.comms, requests).map(Ok))?;
         Ok((index, ended.result()))
     }
 
@@ -197,7 +199,7 @@ impl Mpi {
     /// As [`Mpi::waitany`].
     pub fn testany(&self, requests: &mut [Request]) -> Result<Option<(i32, Result<Status>)>> {
         self.check_requests(requests)?;
-        let ended = self.test_until(|vci, _, known| known.end_any(vci, requests).map(Ok))?;
+        let ended = self.test_until(|vci, o, known| known.end_any(vci, &o.comms, requests).map(Ok))?;
         Ok(ended.map(|(index, ended)| (index, ended.result())))
     }
 

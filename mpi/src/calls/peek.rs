@@ -1,11 +1,9 @@
 //! Looking at requests that are not used up by it.
 
-use ch3_shim::Vci;
-
 use crate::consts::UNDEFINED;
 use crate::error::Result;
 use crate::handle::Request;
-use crate::instance::Mpi;
+use crate::instance::{Mpi, State};
 use crate::request::Ended;
 use crate::status::Status;
 
@@ -17,9 +15,9 @@ impl Mpi {
     /// A bad request; a failure that keeps its operation from finishing.
     pub fn request_get_status(&self, request: Request) -> Result<Option<Result<Status>>> {
         self.with(|s| s.requests.check(request))?;
-        let seen = self.test_until(|vci, _, known| {
+        let seen = self.test_until(|vci, objects, known| {
             let settled = known.is_settled(vci, request);
-            settled.then(|| Ok((!known.is_over(vci, request), known.peek(vci, request))))
+            settled.then(|| Ok((!known.is_over(vci, request), known.peek(vci, &objects.comms, request))))
         })?;
         let Some((goes_on, seen)) = seen else { return Ok(None) };
         let result = match seen {
@@ -91,8 +89,8 @@ impl Mpi {
         mut report: impl FnMut(usize, Status),
     ) -> Result<()> {
         let seen: Vec<(usize, Ended)> = self.with(|s| {
-            let vci: &mut Vci = &mut s.dev;
-            Ok(which.map(|i| (i, s.requests.peek(vci, requests[i]))).collect())
+            let State { dev, objects, requests: known } = s;
+            Ok(which.map(|i| (i, known.peek(dev, &objects.comms, requests[i]))).collect())
         })?;
         for (i, seen) in seen {
             let status = match seen {

@@ -1,5 +1,6 @@
 //! Probes, and the reception of messages that they have matched.
 
+use crate::comm::CommRef;
 use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Message, Request};
@@ -74,7 +75,7 @@ impl Mpi {
             let matched = objects.messages.remove(*message)?;
             *message = Message::NULL;
             let (raw, core) = matched.receive(dev, room);
-            requests.insert(Kind::Recv(raw, core, ends))
+            requests.insert(Kind::Recv(raw, CommRef::Held(core), ends))
         })
     }
 

@@ -6,7 +6,7 @@ use ch3_shim::{RawReq, Vci};
 use netmod_core::Time;
 
 use crate::buffers;
-use crate::comm::CommCore;
+use crate::comm::{CommCore, CommRef};
 use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Request};
@@ -102,7 +102,7 @@ impl Mpi {
             if raw.is_over() {
                 return Ok(Request::COMPLETE);
             }
-            requests.insert(Kind::Send(raw, Arc::clone(target.core)))
+            requests.insert(Kind::Send(raw, CommRef::Named(comm)))
         })
     }
 
@@ -215,7 +215,7 @@ impl Mpi {
             if raw.is_over() {
                 return Ok(Request::FROM_NOBODY);
             }
-            requests.insert(Kind::Recv(raw, Arc::clone(target.core), ends))
+            requests.insert(Kind::Recv(raw, CommRef::Named(comm), ends))
         })
     }
 

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use ch3_shim::{RawReq, Vci};
 use netmod_core::Segment;
 
-use crate::comm::CommCore;
+use crate::comm::{CommCore, CommRef, Comms, raised};
 use crate::datatype::{Buf, TypeDesc, Types};
 use crate::error::{Arrived, Class, MpiError, Result};
 use crate::greq::Generalized;
-use crate::handle::{Request, Table};
+use crate::handle::{Comm, Request, Table};
 use crate::objects::Objects;
 use crate::status::{Status, failure, take};
 use crate::task::{Call, Progress, Task};
@@ -24,9 +24,9 @@ use crate::task::{Call, Progress, Task};
 /// The operation of a request.
 pub(crate) enum Kind {
     /// A send of the device.
-    Send(RawReq, Arc<CommCore>),
+    Send(RawReq, CommRef),
     /// A receive of the device.
-    Recv(RawReq, Arc<CommCore>, Ends),
+    Recv(RawReq, CommRef, Ends),
     /// A send and a receive, whose status counts.
     Both(RawReq, RawReq, Arc<CommCore>, Ends),
     /// A send whose data the device keeps, and a receive, whose status counts.
@@ -146,6 +146,15 @@ impl Requests {
         }
     }
 
+    /// Lets requests of a communicator hold it, whose handle names nothing from now on.
+    pub(crate) fn hold(&mut self, comm: Comm, core: &Arc<CommCore>) {
+        for entry in self.table.values_mut() {
+            if let Kind::Send(_, own) | Kind::Recv(_, own, _) = &mut entry.kind {
+                own.hold(comm, core);
+            }
+        }
+    }
+
     /// Returns true if messages of a communicator are under way.
     pub(crate) fn has_messages(&self, vci: &Vci, core: &Arc<CommCore>) -> bool {
         self.table.iter().any(|(_, entry)| entry.kind.is_on(core) && !entry.kind.is_settled(vci))
@@ -259,25 +268,21 @@ impl Kind {
     /// Returns true if it is a message of this communicator.
     fn is_on(&self, core: &Arc<CommCore>) -> bool {
         match self {
-            Kind::Send(_, own)
-            | Kind::Recv(_, own, _)
-            | Kind::Both(_, _, own, _)
-            | Kind::Replace(_, _, own, _) => Arc::ptr_eq(own, core),
+            Kind::Send(_, own) | Kind::Recv(_, own, _) => own.is(core),
+            Kind::Both(_, _, own, _) | Kind::Replace(_, _, own, _) => Arc::ptr_eq(own, core),
             Kind::Persistent(p) => p.current.as_ref().is_some_and(|current| current.is_on(core)),
             Kind::Task(_) | Kind::Over(_) | Kind::Generalized(_) => false,
         }
     }
 
-    /// Returns the communicator of the operation, as far as it is known: a failure that is kept has
-    /// its own.
-    pub(crate) fn core(&self) -> Option<&CommCore> {
+    /// Returns the handle of the operation's communicator, as far as it is known: a failure that is
+    /// kept has its own.
+    pub(crate) fn comm(&self) -> Option<Comm> {
         match self {
-            Kind::Send(_, own)
-            | Kind::Recv(_, own, _)
-            | Kind::Both(_, _, own, _)
-            | Kind::Replace(_, _, own, _) => Some(own),
-            Kind::Task(task) => task.as_ref()?.core(),
-            Kind::Persistent(p) => p.core(),
+            Kind::Send(_, own) | Kind::Recv(_, own, _) => own.handle(),
+            Kind::Both(_, _, own, _) | Kind::Replace(_, _, own, _) => own.handle(),
+            Kind::Task(task) => task.as_ref()?.core()?.handle(),
+            Kind::Persistent(p) => p.comm(),
             Kind::Over(_) | Kind::Generalized(_) => None,
         }
     }
@@ -288,10 +293,13 @@ impl Kind {
     }
 
     /// Takes the result of an operation that is over.
-    pub(crate) fn result(self, vci: &mut Vci) -> Result<Status> {
+    pub(crate) fn result(self, vci: &mut Vci, comms: &Comms) -> Result<Status> {
         match self {
-            Kind::Send(raw, core) => take(vci, raw, &core).map(|s| Status::of_send(s.cancelled)),
-            Kind::Recv(raw, core, ends) => take(vci, raw, &core).and_then(|s| ends.check(s, &core)),
+            Kind::Send(raw, comm) => take(vci, raw, comms.of(&comm)).map(|s| Status::of_send(s.cancelled)),
+            Kind::Recv(raw, comm, ends) => {
+                let core = comms.of(&comm);
+                take(vci, raw, core).and_then(|s| ends.check(s, core))
+            }
             Kind::Both(send, recv, core, ends) => {
                 let sent = take(vci, send, &core);
                 let received = take(vci, recv, &core).and_then(|s| ends.check(s, &core));
@@ -310,10 +318,7 @@ impl Kind {
     /// Notes in an error the communicator of the operation.
     #[cold]
     pub(crate) fn raised(&self, error: Box<MpiError>) -> Box<MpiError> {
-        match self.core() {
-            Some(core) => core.raised(error),
-            None => error,
-        }
+        raised(error, self.comm())
     }
 
     /// Asks for the operation to be cancelled. It still has to be waited for.

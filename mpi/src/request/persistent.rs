@@ -4,10 +4,10 @@ use ch3_shim::Vci;
 
 use super::{Ends, Kind, Requests};
 use crate::buffers;
-use crate::comm::CommCore;
+use crate::comm::{CommRef, Comms};
 use crate::datatype::Bound;
 use crate::error::{Class, MpiError, Result};
-use crate::handle::Request;
+use crate::handle::{Comm, Request};
 use crate::objects::Objects;
 use crate::status::Status;
 use crate::target::{OwnTarget, SendMode, begin_recv, begin_send};
@@ -36,12 +36,12 @@ impl Persistent {
         Persistent { operation, current: None }
     }
 
-    /// Returns the communicator of the operation.
-    pub(crate) fn core(&self) -> Option<&CommCore> {
+    /// Returns the handle of the operation's communicator.
+    pub(crate) fn comm(&self) -> Option<Comm> {
         match &self.operation {
-            Operation::Send(_, _, target) | Operation::Recv(_, target) => Some(&target.core),
-            Operation::Task(Some(task)) => task.core(),
-            Operation::Task(None) => self.current.as_ref()?.core(),
+            Operation::Send(_, _, target) | Operation::Recv(_, target) => target.core.handle(),
+            Operation::Task(Some(task)) => task.core()?.handle(),
+            Operation::Task(None) => self.current.as_ref()?.comm(),
         }
     }
 
@@ -52,12 +52,12 @@ impl Persistent {
     }
 
     /// Ends a run that is settled; the request is inactive afterwards, unless its run goes on.
-    pub(crate) fn end(&mut self, vci: &mut Vci) -> Result<Status> {
+    pub(crate) fn end(&mut self, vci: &mut Vci, comms: &Comms) -> Result<Status> {
         let Some(current) = &self.current else { return Ok(Status::EMPTY) };
-        if let Some(e) = current.why_pending(vci) {
+        if let Some(e) = current.why_pending(vci, comms) {
             return Err(e);
         }
-        self.current.take().map_or(Ok(Status::EMPTY), |current| current.result(vci))
+        self.current.take().map_or(Ok(Status::EMPTY), |current| current.result(vci, comms))
     }
 }
 
@@ -94,12 +94,13 @@ impl Requests {
             }
             Operation::Send(mode, buf, target) => {
                 let data = buf.segment();
-                Kind::Send(begin_send(vci, data, target.lend(), *mode)?, target.core.clone())
+                let raw = begin_send(vci, data, target.lend(), *mode)?;
+                Kind::Send(raw, CommRef::Held(target.core.clone()))
             }
             Operation::Recv(buf, target) => {
                 let room = buf.segment();
                 let raw = begin_recv(vci, room, target.lend())?;
-                Kind::Recv(raw, target.core.clone(), Ends::of(buf.desc()))
+                Kind::Recv(raw, CommRef::Held(target.core.clone()), Ends::of(buf.desc()))
             }
             Operation::Task(task) => {
                 let Some(idle) = task else { return Err(is_active(request)) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ch3_shim::{RawReq, Vci};
 
 use super::{Kind, Requests};
-use crate::comm::CommCore;
+use crate::comm::{CommCore, Comms};
 use crate::consts::UNDEFINED;
 use crate::error::{Class, MpiError, Result};
 use crate::greq::Generalized;
@@ -72,10 +72,17 @@ impl Requests {
     ///
     /// `None` if [`Requests::end`] is to end it, now or when it is settled.
     #[inline]
-    pub(crate) fn end_plain(&mut self, vci: &mut Vci, request: &mut Request) -> Option<Status> {
+    pub(crate) fn end_plain(
+        &mut self,
+        vci: &mut Vci,
+        comms: &Comms,
+        request: &mut Request,
+    ) -> Option<Status> {
         let entry = self.table.find(*request).filter(|entry| !entry.freed)?;
         let status = match &entry.kind {
-            Kind::Recv(raw, core, ends) if ends.is_any() => Status::of_message(vci.take_plain(*raw)?, core),
+            Kind::Recv(raw, comm, ends) if ends.is_any() => {
+                Status::of_message(vci.take_plain(*raw)?, comms.of(comm))
+            }
             Kind::Send(raw, _) => vci.take_plain(*raw).map(|_| Status::of_send(false))?,
             _ => return None,
         };
@@ -86,7 +93,7 @@ impl Requests {
 
     /// Ends a request that is settled: takes its result, and sets it to null unless it is
     /// persistent or goes on.
-    pub(crate) fn end(&mut self, vci: &mut Vci, request: &mut Request) -> Ended {
+    pub(crate) fn end(&mut self, vci: &mut Vci, comms: &Comms, request: &mut Request) -> Ended {
         if is_nothing(*request) {
             return Ended::Now(Ok(status_of_nothing(std::mem::replace(request, Request::NULL))));
         }
@@ -94,9 +101,9 @@ impl Requests {
             return Ended::Now(Err(invalid(*request)));
         };
         if let Kind::Persistent(p) = &mut entry.kind {
-            return Ended::Now(p.end(vci));
+            return Ended::Now(p.end(vci, comms));
         }
-        if let Some(e) = entry.kind.why_pending(vci) {
+        if let Some(e) = entry.kind.why_pending(vci, comms) {
             return Ended::Now(Err(e));
         }
         let Ok(entry) = self.table.remove(std::mem::replace(request, Request::NULL)) else {
@@ -104,12 +111,12 @@ impl Requests {
         };
         match entry.kind {
             Kind::Generalized(g) => Ended::Ask(g),
-            kind => Ended::Now(kind.result(vci)),
+            kind => Ended::Now(kind.result(vci, comms)),
         }
     }
 
     /// Returns the result of a request that is settled, which is not used up.
-    pub(crate) fn peek(&mut self, vci: &mut Vci, request: Request) -> Ended {
+    pub(crate) fn peek(&mut self, vci: &mut Vci, comms: &Comms, request: Request) -> Ended {
         if is_nothing(request) {
             return Ended::Now(Ok(status_of_nothing(request)));
         }
@@ -120,16 +127,21 @@ impl Requests {
             Kind::Generalized(g) => return Ended::Ask(Arc::clone(g)),
             Kind::Persistent(p) => match p.current.as_mut() {
                 None => Ok(Status::EMPTY),
-                Some(current) => current.peek(vci),
+                Some(current) => current.peek(vci, comms),
             },
-            kind => kind.peek(vci),
+            kind => kind.peek(vci, comms),
         })
     }
 
     /// Ends the first of several requests that is over; failing that, the first that a failure
     /// keeps from finishing. `None` if a wait for them goes on; the index is [`UNDEFINED`] if there
     /// is none to wait for.
-    pub(crate) fn end_any(&mut self, vci: &mut Vci, requests: &mut [Request]) -> Option<(i32, Ended)> {
+    pub(crate) fn end_any(
+        &mut self,
+        vci: &mut Vci,
+        comms: &Comms,
+        requests: &mut [Request],
+    ) -> Option<(i32, Ended)> {
         let (mut active, mut found) = (false, None);
         for (i, request) in requests.iter().enumerate() {
             if self.is_passed_over(*request) {
@@ -145,7 +157,7 @@ impl Requests {
             }
         }
         match found {
-            Some(i) => Some((i32::try_from(i).unwrap_or(i32::MAX), self.end(vci, &mut requests[i]))),
+            Some(i) => Some((i32::try_from(i).unwrap_or(i32::MAX), self.end(vci, comms, &mut requests[i]))),
             None if active => None,
             None => Some((UNDEFINED, Ended::Now(Ok(Status::EMPTY)))),
         }
@@ -176,13 +188,13 @@ impl Requests {
 impl Kind {
     /// Returns the reason for which a wait ends although the operation goes on; `None` if it is
     /// over.
-    pub(crate) fn why_pending(&self, vci: &Vci) -> Option<Box<MpiError>> {
+    pub(crate) fn why_pending(&self, vci: &Vci, comms: &Comms) -> Option<Box<MpiError>> {
         let why = |raw: RawReq, core: &CommCore| {
             let error = if vci.is_finished(raw) { None } else { vci.pending_failure(raw) };
             error.map(|e| failure(e, core))
         };
         match self {
-            Kind::Send(raw, core) | Kind::Recv(raw, core, _) => why(*raw, core),
+            Kind::Send(raw, comm) | Kind::Recv(raw, comm, _) => why(*raw, comms.of(comm)),
             Kind::Replace(send, recv, core, _) => why(*recv, core).or_else(|| why(send.raw(), core)),
             Kind::Both(send, recv, core, _) => why(*recv, core).or_else(|| why(*send, core)),
             _ => None,
@@ -190,11 +202,11 @@ impl Kind {
     }
 
     /// Ends the operation if it is over, keeps its result, and returns that.
-    fn peek(&mut self, vci: &mut Vci) -> Result<Status> {
-        if let Some(e) = self.why_pending(vci) {
+    fn peek(&mut self, vci: &mut Vci, comms: &Comms) -> Result<Status> {
+        if let Some(e) = self.why_pending(vci, comms) {
             return Err(e);
         }
-        let result = std::mem::replace(self, Kind::Over(Ok(Status::EMPTY))).result(vci);
+        let result = std::mem::replace(self, Kind::Over(Ok(Status::EMPTY))).result(vci, comms);
         *self = Kind::Over(result.clone());
         result
     }

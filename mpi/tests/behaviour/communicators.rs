@@ -76,28 +76,35 @@ fn too_many_communicators_are_told() {
     });
 }
 
-/// A receive that is under way keeps its context: another communicator does not get its message.
+/// A receive that is under way keeps its communicator, whose handle and context others would have:
+/// none of them gets its message, and the sender's rank is that in the communicator.
 #[test]
-fn an_id_stays_while_messages_are_under_way() {
+fn a_communicator_stays_while_messages_are_under_way() {
     run(2, |mpi, me| {
-        let mut comm = mpi.comm_dup(WORLD).expect("dup");
+        let mut comm = mpi.comm_split(WORLD, 0, -me).expect("split");
         let mut room = [0];
         let mut receive = Request::NULL;
         if me == 1 {
             receive = mpi.irecv(ints(&mut room), ANY_SOURCE, 3, comm).expect("irecv");
         } else {
             meet(mpi, WORLD);
-            send(mpi, &[1], 1, 3, comm).expect("send");
+            send(mpi, &[1], 0, 3, comm).expect("send");
         }
+        let freed = comm;
         mpi.comm_free(&mut comm).expect("free");
         if me == 1 {
-            // A new one of this process alone would have the lowest free id.
-            let mut own = mpi.comm_dup(Comm::SELF).expect("dup");
-            send(mpi, &[9], 0, 3, own).expect("send");
-            assert_eq!(recv(mpi, 1, 0, 3, own).expect("recv").0, [9]);
-            mpi.comm_free(&mut own).expect("free");
+            // Those of this process alone would have the lowest free id, and at last the handle.
+            let mut same = 0;
+            for _ in 0..200 {
+                let mut own = mpi.comm_dup(Comm::SELF).expect("dup");
+                same += u32::from(own == freed);
+                send(mpi, &[9], 0, 3, own).expect("send");
+                assert_eq!(recv(mpi, 1, 0, 3, own).expect("recv").0, [9]);
+                mpi.comm_free(&mut own).expect("free");
+            }
+            assert!(same > 0, "no communicator has had the handle");
             meet(mpi, WORLD);
-            mpi.wait(&mut receive).expect("wait");
+            assert_eq!(mpi.wait(&mut receive).expect("wait").source, 1);
             assert_eq!(room, [1]);
         }
     });
