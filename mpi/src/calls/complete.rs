@@ -91,12 +91,7 @@ impl Mpi {
     }
 
     pub(crate) fn check_requests(&self, requests: &[Request]) -> Result<()> {
-        self.with(|s| {
-            requests
-                .iter()
-                .enumerate()
-                .try_for_each(|(i, r)| s.requests.check(*r).map_err(|e| e.about(&format!("request {i}"))))
-        })
+        self.with(|s| s.requests.check_all(requests))
     }
 
     /// Ends these requests, which are settled, and reports each with its index.
@@ -130,15 +125,21 @@ impl Mpi {
         requests: &mut [Request],
         mut report: impl FnMut(usize, Status, Option<&MpiError>),
     ) -> Result<()> {
-        self.check_requests(requests)?;
-        let mut failures = Failures::default();
+        let (mut checked, mut failures) = (false, Failures::default());
         // Each is ended as soon as those before it are, while the next are under way.
         let mut next = 0;
         loop {
             let asked = self.wait_until(|vci, objects, known| {
+                if !std::mem::replace(&mut checked, true)
+                    && let Err(e) = known.check_all(requests)
+                {
+                    return Some(Err(e));
+                }
                 let comms = &objects.comms;
                 while let Some(request) = requests.get_mut(next) {
-                    if let Some(status) = known.end_plain(vci, comms, request) {
+                    if is_nothing(*request) {
+                        report(next, status_of_nothing(std::mem::replace(request, Request::NULL)), None);
+                    } else if let Some(status) = known.end_plain(vci, comms, request) {
                         report(next, status, None);
                     } else if !known.is_settled(vci, *request) {
                         return None;

@@ -22,6 +22,14 @@ enum Got {
     UnderWay(RawReq, Arc<CommCore>, Ends),
 }
 
+/// A send and a receive that were begun.
+struct Both<'a> {
+    send: RawReq,
+    receive: RawReq,
+    core: &'a Arc<CommCore>,
+    ends: Ends,
+}
+
 impl Mpi {
     /// Waits for a message of this call as long as nothing else needs the thread, and returns its
     /// status.
@@ -219,22 +227,24 @@ impl Mpi {
         })
     }
 
-    /// Starts a receive and a send, and returns both.
-    fn begin_both(
+    /// Starts a receive and a send, and gives both to `then`.
+    #[inline(always)]
+    fn begin_both<T>(
         &self,
         (data, dest, send_tag): (Buf, i32, i32),
         (room, source, recv_tag): (Buf, i32, i32),
         comm: Comm,
-    ) -> Result<(RawReq, RawReq, Arc<CommCore>, Ends)> {
+        then: impl FnOnce(&mut Vci, &mut Requests, Both<'_>) -> Result<T>,
+    ) -> Result<T> {
         self.with(|s| {
-            let State { dev, objects, .. } = s;
+            let State { dev, objects, requests } = s;
             let to = Target::of_send(&objects.comms, dest, send_tag, comm)?;
             let from = Target::of_recv(&objects.comms, source, recv_tag, comm)?;
             let data = objects.types.segment(&data)?;
             let (room, ends) = Ends::of_room(&objects.types, &room)?;
             let receive = begin_recv(dev, room, from)?;
             match begin_send(dev, data, to, SendMode::Standard) {
-                Ok(send) => Ok((send, receive, Arc::clone(to.core), ends)),
+                Ok(send) => then(dev, requests, Both { send, receive, core: to.core, ends }),
                 Err(e) => {
                     dev.end_raw(receive);
                     Err(e)
@@ -258,12 +268,25 @@ impl Mpi {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Status> {
-        let (send, receive, core, ends) =
-            self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
-        let received = match receive.is_over() {
-            true => Ok(Status::OF_NOBODY),
-            false => self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)),
-        };
+        let data = (data, dest, send_tag);
+        let (status, left) =
+            self.begin_both(data, (room, source, recv_tag), comm, |dev, requests, both| {
+                let Both { send, receive, core, ends } = both;
+                let status = match receive.is_over() {
+                    true => Some(Ok(Status::OF_NOBODY)),
+                    false => self
+                        .wait_alone(dev, requests, receive)
+                        .inspect_err(|_| dev.end_raw(send))?
+                        .map(|status| ends.check(Status::of_message(status, core), core)),
+                };
+                if status.is_some() && send.is_over() {
+                    return Ok((status, None));
+                }
+                Ok((status, Some((send, receive, Arc::clone(core), ends))))
+            })?;
+        let Some((send, receive, core, ends)) = left else { return status.unwrap_or(Ok(Status::EMPTY)) };
+        let received = status
+            .unwrap_or_else(|| self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)));
         let sent = if send.is_over() { Ok(Status::EMPTY) } else { self.wait_raw(send, &core) };
         sent.and(received)
     }
@@ -283,9 +306,11 @@ impl Mpi {
         recv_tag: i32,
         comm: Comm,
     ) -> Result<Request> {
-        let (send, receive, core, ends) =
-            self.begin_both((data, dest, send_tag), (room, source, recv_tag), comm)?;
-        self.with(|s| s.requests.insert(Kind::Both(send, receive, core, ends)))
+        let data = (data, dest, send_tag);
+        self.begin_both(data, (room, source, recv_tag), comm, |_, requests, both| {
+            let Both { send, receive, core, ends } = both;
+            requests.insert(Kind::Both(send, receive, Arc::clone(core), ends))
+        })
     }
 
     /// Sends a message and receives one into the same buffer (`MPI_Sendrecv_replace`).

@@ -56,6 +56,14 @@ impl Requests {
         Ok(())
     }
 
+    /// Checks that several requests exist.
+    pub(crate) fn check_all(&self, requests: &[Request]) -> Result<()> {
+        let each = |(i, request): (usize, &Request)| {
+            self.check(*request).map_err(|e| e.about(&format!("request {i}")))
+        };
+        requests.iter().enumerate().try_for_each(each)
+    }
+
     /// Returns true if a wait for this request is over. One that does not exist is: another thread
     /// has used it up.
     #[inline]
