@@ -36,6 +36,8 @@ pub struct Core {
     completions: Option<Arc<CompletionTable>>,
     /// Flag of [`Core::is_staged`].
     staged: bool,
+    /// Number of [`Core::wanted`].
+    wanted: usize,
     /// Requests for [`Core::next_released`].
     released: Vec<ReqId>,
 }
@@ -43,7 +45,7 @@ pub struct Core {
 impl Core {
     /// Creates an empty core, with room for `requests` requests without allocation.
     pub fn new(requests: usize) -> Core {
-        let mut core = Core { sent: VecDeque::with_capacity(64), ..Core::default() };
+        let mut core = Core { sent: VecDeque::with_capacity(64), wanted: usize::MAX, ..Core::default() };
         core.reqs.reserve(requests);
         core
     }
@@ -141,6 +143,21 @@ impl Core {
     #[inline]
     pub fn is_staged(&self) -> bool {
         self.staged
+    }
+
+    /// Sets the number of messages that the layer above has a place for, before a poll.
+    #[inline]
+    pub fn want(&mut self, messages: usize) {
+        self.wanted = messages;
+    }
+
+    /// Returns the number of messages that the layer above has a place for.
+    ///
+    /// Those that come beyond it are kept in memory of its own, and copied again. A netmod that can
+    /// leave them where they are at no cost ends its poll behind so many, and at least one.
+    #[inline]
+    pub fn wanted(&self) -> usize {
+        self.wanted
     }
 
     /// Clears the flag before a flush. A netmod that still keeps data back sets it again.

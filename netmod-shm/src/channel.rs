@@ -20,6 +20,9 @@ use crate::ring::{
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
 
+/// Messages since the last poll that each have a cell of their own: an exchange with two
+/// neighbours. More of them are likely to be many.
+const AT_ONCE: u32 = 2;
 /// Longest message that waits for company. In the smallest ring, too, several fit into a batch.
 const SMALL: usize = 128;
 const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
@@ -184,6 +187,23 @@ impl Streams {
     }
 }
 
+/// The messages that were sent since a poll.
+#[derive(Debug, Default)]
+struct Burst {
+    after: u32,
+    sent: u32,
+}
+
+impl Burst {
+    /// Counts one more. Returns how many were sent before it since the poll with this number.
+    #[inline]
+    fn next(&mut self, poll: u32) -> u32 {
+        let before = if std::mem::replace(&mut self.after, poll) == poll { self.sent } else { 0 };
+        self.sent = before.saturating_add(1);
+        before
+    }
+}
+
 /// Both directions between two ranks.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
@@ -203,8 +223,7 @@ pub(crate) struct Channel {
     pub(crate) dirty: bool,
     /// Buffers of the ring that are on loan to the engine.
     pub(crate) lent: u32,
-    /// The poll in which the last message was sent.
-    sent_in: u32,
+    burst: Burst,
     /// The way in which payloads go with the token line.
     pub(crate) parts: Parts,
     /// Delay before this rank's reply is polled for.
@@ -257,24 +276,19 @@ impl Channel {
         !self.streams.owed.is_empty()
     }
 
-    /// Returns true if nothing was sent since the last poll.
-    #[inline]
-    pub(crate) fn is_first(&self, epoch: u32) -> bool {
-        self.sent_in != epoch
-    }
-
     /// Writes as much of a message as there is room for. Returns the number of bytes written,
     /// header included.
     #[inline]
     pub(crate) fn send(&mut self, hdr: &Header, data: &[u8], epoch: u32) -> Result<usize, Broken> {
         let total = hdr.len() + data.len();
-        // The first message since the last poll goes at once, small ones behind it go together.
-        let first = std::mem::replace(&mut self.sent_in, epoch) != epoch;
-        if total > SMALL || first && total > INLINE {
-            return self.send_long(hdr, data, first);
+        // The first messages since the last poll go at once, small ones behind them go together.
+        let before = self.burst.next(epoch);
+        let at_once = before < AT_ONCE;
+        if total > SMALL || at_once && total > INLINE {
+            return self.send_long(hdr, data, before == 0);
         }
         let Some(tx) = &mut self.tx else { return Ok(0) };
-        if first {
+        if at_once {
             let Some(place) = tx.reserve()? else { return Ok(0) };
             let cell = cell_of(tx, &self.token_line, self.lent);
             tx.mem.write_inline(cell, hdr, data);

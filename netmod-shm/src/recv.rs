@@ -13,6 +13,8 @@ use crate::watched::PATIENCE;
 const LOOKS: u32 = 16;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
+/// A shorter first piece is the whole message.
+const WHOLE: usize = 4 << 10;
 /// Longest payload that came whole with the token line whose lines are taken before they are read,
 /// because the reply will be written there.
 const FETCHED_PAYLOAD: usize = 16 << 10;
@@ -70,6 +72,7 @@ impl ShmNetmod {
     #[inline(always)]
     fn receive_channel(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
+        let mut wanted = core.wanted();
         loop {
             let channel = &mut self.channels[slot];
             let Some(rx) = &mut channel.rx else { return self.lost_without_a_ring(core, slot, events) };
@@ -100,8 +103,10 @@ impl ShmNetmod {
                     events.push_rx(vc, rx.mem.lend_inline(cell.number, cell.len as usize, slot as u64));
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    if rx.is_alternating() {
-                        // Somebody waits for it, and hardly anything is behind it.
+                    wanted = wanted.saturating_sub(1);
+                    if rx.is_alternating() || wanted == 0 {
+                        // Somebody waits for it, and hardly anything is behind it, or nothing that
+                        // is wanted.
                         return;
                     }
                 }
@@ -124,11 +129,15 @@ impl ShmNetmod {
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         channel.lent += 1;
+                        // One that is longer goes on in the next cell.
+                        if len < WHOLE {
+                            wanted = wanted.saturating_sub(1);
+                        }
                     }
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    if rx.is_alternating() && cell.missing == 0 {
+                    if (rx.is_alternating() || wanted == 0) && cell.missing == 0 {
                         return;
                     }
                     if quota == u32::MAX {

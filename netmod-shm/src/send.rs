@@ -36,24 +36,14 @@ impl ShmNetmod {
             core.count_send(vc, data.len());
             return Ok(0);
         };
-        let channel = &mut self.channels[slot];
-        let first = channel.is_first(self.clock.epoch);
-        let sent = channel.send(hdr, data, self.clock.epoch);
+        let sent = self.channels[slot].send(hdr, data, self.clock.epoch);
         // The message goes first: somebody waits for it.
         core.count_send(vc, data.len());
         let gone = match sent {
             Ok(gone) => gone,
             Err(broken) => return Err(self.broken(core, slot, broken)),
         };
-        if first && !channel.dirty {
-            // Its bell does not wait for the next poll. A fence is paid once between two polls,
-            // here or there.
-            if channel.tx.as_mut().is_some_and(Producer::needs_bell) {
-                self.ring_bell(slot);
-            }
-        } else {
-            self.touch(slot);
-        }
+        self.touch(slot);
         Ok(gone)
     }
 

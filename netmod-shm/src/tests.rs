@@ -134,6 +134,33 @@ fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
     assert_eq!(bytes, [&[1; 32][..], data, &[1; 32], data].concat());
 }
 
+/// Two messages since a poll have a cell each, so that neither is read behind the other; those
+/// behind them go together. A poll ends behind as many as are wanted.
+#[test]
+fn a_poll_brings_what_is_wanted() {
+    let mut p = Pair::new("wanted");
+    send(&mut p, &[7; 10]);
+    polls(&mut p);
+    for data in [&[1; 8][..], &[2; 8], &[3; 8], &[4; 8]] {
+        let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+        let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
+        assert_eq!(sent.expect("a send"), None, "there is room");
+    }
+    let mut brought = Vec::new();
+    for wanted in [1, 1, 1, usize::MAX] {
+        p.cores[0].want(wanted);
+        let mut events = Events::default();
+        p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        let mut lens = Vec::new();
+        while let Some(Event::Rx { buf, .. }) = events.pop() {
+            lens.push(buf.bytes().len());
+            p.nets[0].release(buf);
+        }
+        brought.push(lens);
+    }
+    assert_eq!(brought, [vec![40], vec![40], vec![80], vec![]]);
+}
+
 /// A message that its sender has not finished is no message: the VC goes down with the half of it.
 #[test]
 fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {

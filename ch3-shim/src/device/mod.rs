@@ -363,6 +363,7 @@ impl Vci {
         if looks {
             self.look_at_clock()?;
         }
+        self.engine.core.want(self.ch3.queues.posted.len());
         let p = self.engine.progress(&mut self.ch3, order, self.now)?;
         if looks && p.events == 0 {
             self.look_for_due_failures();

@@ -32,8 +32,9 @@
 //! # Protocol
 //!
 //! The producer writes content, then the control word (release); the consumer reads the control
-//! word (acquire), then the content. Small messages that are sent one after another go together:
-//! they are written behind each other into one piece of the bulk area, and published by one cell.
+//! word (acquire), then the content. Small messages that are sent one after another go together
+//! from the third on: they are written behind each other into one piece of the bulk area, and
+//! published by one cell.
 //! While it is being filled, the line that the consumer looks at stays unchanged, and two headers
 //! share a line.
 //!
