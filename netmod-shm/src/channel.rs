@@ -26,21 +26,37 @@ const AT_ONCE: u32 = 2;
 /// Longest message that waits for company. In the smallest ring, too, several fit into a batch.
 const SMALL: usize = 128;
 const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
-/// Length of the first piece of a longer message; each further one is twice as long as the one
-/// before. A consumer that reads one piece while the next is written overlaps with the producer,
-/// but its processor fetches ahead of what it reads, and takes lines away that are being written:
-/// up to here one piece takes less time than two.
-const FIRST_PIECE: usize = 8 << 10;
-/// The same for the first message since a poll, which somebody may wait for. Two pieces take less
-/// time than one there on Intel Xeon and AMD Zen 4 processors, and more on Zen 5; behind the first
-/// message of a burst they cost bandwidth.
-const FIRST_AWAITED: usize = 4 << 10;
 
-/// Length of the first piece of the first message since a poll.
-#[inline]
-pub(crate) fn first_piece() -> usize {
-    if Processor::here() == Processor::Zen5 { FIRST_PIECE } else { FIRST_AWAITED }
+/// The pieces in which a longer message is written to the bulk area. Each is twice as long as the
+/// one before.
+///
+/// A consumer that reads one piece while the next is written overlaps with the producer, but its
+/// processor fetches ahead of what it reads, and takes lines away that are being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pieces {
+    /// Length of the first piece of the first message since a poll, which somebody may wait for.
+    pub(crate) awaited: usize,
+    /// Length of the first piece of another message.
+    first: usize,
+    /// Longest piece.
+    pub(crate) longest: usize,
 }
+
+impl Pieces {
+    /// Returns what this processor does best with. From one core to another, Zen 5 copies long
+    /// pieces much faster than short ones.
+    #[inline]
+    pub(crate) fn here() -> Pieces {
+        if Processor::here() == Processor::Zen5 {
+            Pieces { awaited: 8 << 10, first: 64 << 10, longest: 64 << 10 }
+        } else {
+            Pieces { awaited: 4 << 10, first: 8 << 10, longest: 16 << 10 }
+        }
+    }
+}
+
+/// Longest first part of a payload in the payload buffer.
+const FIRST_PART: usize = 4 << 10;
 
 /// The parts in which a payload is written to the payload buffer of the token line.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +72,12 @@ impl Parts {
     const MORE: usize = 8 << 10;
 
     /// Returns what a processor does best with. On Zen 4 one part takes less time than two even
-    /// beyond [`FIRST_AWAITED`], since all its lines are the sender's already.
+    /// beyond [`FIRST_PART`], since all its lines are the sender's already.
     pub(crate) fn of(processor: Processor) -> Parts {
         match processor {
-            Processor::Zen5 => Parts { longest: MAX_PAYLOAD, first: FIRST_AWAITED },
+            Processor::Zen5 => Parts { longest: MAX_PAYLOAD, first: FIRST_PART },
             Processor::Zen4 => Parts { longest: 16 << 10, first: 16 << 10 },
-            Processor::Other => Parts { longest: FIRST_AWAITED, first: FIRST_AWAITED },
+            Processor::Other => Parts { longest: FIRST_PART, first: FIRST_PART },
         }
     }
 
@@ -324,7 +340,9 @@ impl Channel {
             self.fill(data, first);
             return Ok(hdr.len() + data.len());
         }
-        let mut piece = if awaited { first_piece() } else { FIRST_PIECE }.min(tx.piece());
+        let Pieces { awaited: short, first, longest } = Pieces::here();
+        let longest = longest.min(tx.piece());
+        let mut piece = if awaited { short } else { first }.min(longest);
         let first = data.len().min(piece);
         let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
         tx.mem.write_head(tx.next_cell(), hdr);
@@ -332,7 +350,7 @@ impl Channel {
         tx.commit(place, Kind::Headed, first);
         let mut gone = first;
         while gone < data.len() {
-            piece = (2 * piece).min(tx.piece());
+            piece = (2 * piece).min(longest);
             let n = piece.min(data.len() - gone);
             let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(n)? else { break };
             tx.mem.write_piece(at, &data[gone..gone + n], &mut self.stores);

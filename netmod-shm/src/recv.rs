@@ -72,7 +72,7 @@ impl ShmNetmod {
     #[inline(always)]
     fn receive_channel(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
-        let mut wanted = core.wanted();
+        let mut wanted = core.wanted().max(1);
         loop {
             let channel = &mut self.channels[slot];
             let Some(rx) = &mut channel.rx else { return self.lost_without_a_ring(core, slot, events) };
@@ -112,6 +112,10 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if channel.streams.is_reading() => {
                     let len = cell.len as usize;
+                    if cell.kind == Kind::Headed && wanted == 0 {
+                        // All cells of what is wanted are behind us.
+                        return;
+                    }
                     if len == 0 && cell.kind == Kind::Bulk {
                         // All of it was taken while the piece was open.
                         rx.advance(cell, &mut channel.token_line);
@@ -129,15 +133,13 @@ impl ShmNetmod {
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         channel.lent += 1;
-                        // One that is longer goes on in the next cell.
-                        if len < WHOLE {
-                            wanted = wanted.saturating_sub(1);
-                        }
+                        wanted -= 1;
                     }
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    if (rx.is_alternating() || wanted == 0) && cell.missing == 0 {
+                    let is_last = wanted == 0 && len < WHOLE;
+                    if (rx.is_alternating() || is_last) && cell.missing == 0 {
                         return;
                     }
                     if quota == u32::MAX {

@@ -8,9 +8,9 @@ use netmod_core::{
 };
 
 use crate::ShmNetmod;
-use crate::channel::{Channel, Parts, first_piece};
+use crate::channel::{Channel, Parts, Pieces};
 use crate::netmod::{CHECK, Ending};
-use crate::ring::{RingMem, WHOLE_PAYLOAD};
+use crate::ring::{MAX_RING, RingMem, WHOLE_PAYLOAD};
 
 /// Two ranks with a VC each.
 pub(crate) struct Pair {
@@ -105,7 +105,7 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
 }
 
 /// The first long message since a poll is written so that its reader can begin early; one behind it
-/// is not.
+/// is not. A poll that wants one message brings all pieces of that and nothing of the other.
 #[test]
 fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
     let mut p = Pair::new("pieces");
@@ -117,21 +117,22 @@ fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
         let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
         assert_eq!(sent.expect("a send"), None, "there is room");
     }
-    let mut events = Events::default();
-    p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
-    let (mut lens, mut bytes) = (Vec::new(), Vec::new());
-    while let Some(Event::Rx { buf, .. }) = events.pop() {
-        lens.push(buf.bytes().len());
-        buf.bytes().append_to(&mut bytes);
-        p.nets[0].release(buf);
-    }
-    let first = first_piece();
+    let first = Pieces::here().awaited;
     let rest = (first < data.len()).then_some(data.len() - first);
-    assert_eq!(
-        lens,
-        [Some(32), Some(first), rest, Some(32), Some(data.len())].into_iter().flatten().collect::<Vec<_>>()
-    );
-    assert_eq!(bytes, [&[1; 32][..], data, &[1; 32], data].concat());
+    let awaited = [Some(32), Some(first), rest].into_iter().flatten().collect::<Vec<_>>();
+    p.cores[0].want(1);
+    for expected in [&awaited[..], &[32, data.len()]] {
+        let mut events = Events::default();
+        p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        let (mut lens, mut bytes) = (Vec::new(), Vec::new());
+        while let Some(Event::Rx { buf, .. }) = events.pop() {
+            lens.push(buf.bytes().len());
+            buf.bytes().append_to(&mut bytes);
+            p.nets[0].release(buf);
+        }
+        assert_eq!(lens, expected);
+        assert_eq!(bytes, [&[1; 32][..], data].concat());
+    }
 }
 
 /// Two messages since a poll have a cell each, so that neither is read behind the other; those
@@ -166,11 +167,11 @@ fn a_poll_brings_what_is_wanted() {
 fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {
     let mut p = Pair::new("half");
     // More than the ring holds: what was written is there, and the rest never comes.
-    send(&mut p, vec![5; 1 << 20].leak());
+    send(&mut p, vec![5; MAX_RING].leak());
     assert!(p.nets[1].channels.iter().any(|l| l.streams.writing), "it has begun");
     kill_rank_1(&mut p);
     let (found, bytes) = polls_of_the_dead(&mut p);
-    assert!((32..1 << 20).contains(&bytes.len()), "{} bytes", bytes.len());
+    assert!((32..MAX_RING).contains(&bytes.len()), "{} bytes", bytes.len());
     let [Event::Up { .. }, Event::Down { error, .. }] = &found[..] else { panic!("{found:?}") };
     assert_eq!(error.kind(), VcErrorKind::Lost);
 }

@@ -2,13 +2,14 @@
 
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Pieces};
 use crate::reach::AttachError;
 use crate::ring::{Broken, Kind, Reserved};
 
 /// Writes as much of a message as there is room for. Returns true if that was the rest.
 pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> Result<bool, Broken> {
     let Some(tx) = &mut channel.tx else { return Ok(false) };
+    let longest = Pieces::here().longest.min(tx.piece());
     loop {
         let left = m.left(core);
         if left == 0 {
@@ -21,7 +22,7 @@ pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> 
             m.head_sent(HDR_LEN);
             return Ok(true);
         }
-        let room = left.min(tx.piece());
+        let room = left.min(longest);
         let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(room)? else { return Ok(false) };
         let mut kind = Kind::Bulk;
         if !m.started() {

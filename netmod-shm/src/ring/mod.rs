@@ -104,7 +104,7 @@ pub(crate) const MAX_RING: usize = 2 << 20;
 /// The longest ring that, with what both sides copy, lies in the caches of one core.
 pub(crate) const CACHED_RING: usize = 256 << 10;
 /// Bytes of the bulk area that are in use at once, whatever its length.
-const WINDOW: usize = CACHED_RING - CONTROL - MAX_CELLS * LINE - MAX_CACHED_PAYLOAD;
+const WINDOW: usize = MAX_RING / 2;
 /// Most cells of a ring.
 const MAX_CELLS: usize = 256;
 /// Most bytes of a payload buffer.
@@ -115,19 +115,15 @@ const MAX_CACHED_PAYLOAD: usize = CACHED_RING / 16;
 /// fill says how much is.
 pub(crate) const WHOLE_PAYLOAD: usize = 8 << 10;
 /// Longest piece in the bulk area, whatever its size.
-const MAX_PIECE: usize = 16 << 10;
+const MAX_PIECE: usize = 64 << 10;
 
 /// Bytes of the ring to make where there is memory for any.
 ///
 /// What the producer writes over must be taken away from the consumer's caches if it is still
-/// there. Where that is what takes longest (see [`netmod_core::stores`]), a ring longer than those
-/// caches spares it. Where lines move fast, the longest payload buffer is used.
+/// there. Where that is what takes longest (see [`netmod_core::stores`]), or slows the consumer's
+/// own copies down, a ring longer than those caches spares it.
 pub(crate) fn good_ring() -> usize {
-    match Processor::here() {
-        Processor::Zen4 => MAX_RING,
-        Processor::Zen5 => CACHED_RING + MAX_PAYLOAD - MAX_CACHED_PAYLOAD,
-        Processor::Other => CACHED_RING,
-    }
+    if Processor::here() == Processor::Other { CACHED_RING } else { MAX_RING }
 }
 
 /// The peer wrote what no correct peer writes.
