@@ -125,7 +125,7 @@ impl Consumer {
     ///
     /// Fails if the file cannot be created, or there is no memory for it.
     pub fn create(long: bool) -> Result<Consumer, RingError> {
-        let long = long && Processor::here() == Processor::Zen4;
+        let long = long && Processor::here() != Processor::Other;
         Consumer::with_sizes(if long { Sizes::LONG } else { Sizes::SHORT })
     }
 
