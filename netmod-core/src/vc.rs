@@ -50,6 +50,9 @@ pub struct Vc {
     /// True if all bytes go through events, none straight into a receive's memory, because a
     /// wrapper needs to see them.
     pub no_direct: bool,
+    /// Bytes of a message that find room in memory shared with the peer, even while as many are
+    /// under way there; 0 where the netmod has no such memory, or no connection.
+    pub room: u32,
     /// Counters.
     pub stats: VcStats,
 }
@@ -66,6 +69,7 @@ impl Vc {
             discard: 0,
             pending_pkt: None,
             no_direct: false,
+            room: 0,
             stats: VcStats::default(),
         }
     }

@@ -58,7 +58,7 @@ mod sync {
 
 pub use config::ShmConfig;
 pub use netmod::{ShmNetmod, ShmStats};
-pub use survey::{AttachError, attach_here, joint_from, segment_bytes};
+pub use survey::{AttachError, attach_here, joint_from, room_between, segment_bytes};
 
 /// The netmod's name, and that of its section of the business card.
 pub const NAME: &str = "shm";

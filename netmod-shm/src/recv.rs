@@ -72,7 +72,7 @@ impl ShmNetmod {
     #[inline(always)]
     fn receive_channel(&mut self, core: &mut Core, slot: usize, mut looks: u32, events: &mut Events) {
         let mut quota = u32::MAX;
-        let mut wanted = core.wanted().max(1);
+        let (mut wanted, before) = (core.wanted(), events.len());
         loop {
             let channel = &mut self.channels[slot];
             let Some(rx) = &mut channel.rx else { return self.lost_without_a_ring(core, slot, events) };
@@ -112,8 +112,8 @@ impl ShmNetmod {
                 }
                 (Kind::Headed | Kind::Bulk, Some(vc)) if channel.streams.is_reading() => {
                     let len = cell.len as usize;
-                    if cell.kind == Kind::Headed && wanted == 0 {
-                        // All cells of what is wanted are behind us.
+                    if cell.kind == Kind::Headed && wanted == 0 && events.len() > before {
+                        // All cells of what is wanted are behind us, perhaps since the last poll.
                         return;
                     }
                     if len == 0 && cell.kind == Kind::Bulk {
@@ -133,7 +133,7 @@ impl ShmNetmod {
                     if cell.kind == Kind::Headed {
                         events.push_rx(vc, rx.mem.lend_head(cell.number, slot as u64));
                         channel.lent += 1;
-                        wanted -= 1;
+                        wanted = wanted.saturating_sub(1);
                     }
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);

@@ -6,6 +6,7 @@ use crate::config::ShmConfig;
 use netmod_core::IoVec;
 
 use crate::joint;
+use crate::ring::{Geometry, good_ring};
 use crate::segment::layout::{Layout, MAX_RANKS};
 use crate::sys::{self, Attach};
 
@@ -47,6 +48,14 @@ pub fn joint_from(cfg: &ShmConfig, crowded: bool) -> usize {
 /// they are too few or too many to share any.
 pub fn segment_bytes(ranks: u32) -> Option<usize> {
     (2..=MAX_RANKS).contains(&ranks).then(|| Layout::of(ranks).total())
+}
+
+/// Returns the bytes of a message that find room between the first of so many ranks (see
+/// [`Vc::room`](netmod_core::Vc::room)); 0 if they share no memory.
+pub fn room_between(ranks: u32) -> usize {
+    let layout = (2..=MAX_RANKS).contains(&ranks).then(|| Layout::of(ranks));
+    let ring = layout.and_then(|layout| layout.ring_bytes(0, 0, good_ring()));
+    ring.map_or(0, |bytes| Geometry::of(bytes).room() as usize)
 }
 
 /// Checks that two ranks of one user may copy from each other's memory (cross-memory attach), as

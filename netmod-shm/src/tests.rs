@@ -162,6 +162,37 @@ fn a_poll_brings_what_is_wanted() {
     assert_eq!(brought, [vec![40], vec![40], vec![80], vec![]]);
 }
 
+/// A poll that brings the rest of a message brings nothing that is not wanted behind it.
+#[test]
+fn the_rest_of_a_message_comes_alone() {
+    let mut p = Pair::new("rest");
+    send(&mut p, &[7; 10]);
+    polls(&mut p);
+    let room = p.cores[1].vc(p.vcs[1]).expect("a VC").room as usize;
+    assert!(room > 0, "the connection is there");
+    // More than a poll brings, and both find room at once.
+    let long = vec![1; room].leak();
+    for data in [&*long, &[2; 100]] {
+        let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
+        let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
+        assert_eq!(sent.expect("a send"), None, "there is room");
+    }
+    let mut brought = Vec::new();
+    for wanted in [1, 0, 0] {
+        p.cores[0].want(wanted);
+        let mut events = Events::default();
+        p.nets[0].poll(&mut p.cores[0], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        let mut bytes = 0;
+        while let Some(Event::Rx { buf, .. }) = events.pop() {
+            bytes += buf.bytes().len();
+            p.nets[0].release(buf);
+        }
+        brought.push(bytes);
+    }
+    assert!(brought[0] < 32 + room, "{brought:?}");
+    assert_eq!((brought[0] + brought[1], brought[2]), (32 + room, 132), "{brought:?}");
+}
+
 /// A message that its sender has not finished is no message: the VC goes down with the half of it.
 #[test]
 fn half_a_message_of_a_dead_peer_is_followed_by_its_loss() {

@@ -292,6 +292,11 @@ impl Geometry {
         }
     }
 
+    /// Bytes of a message that find room while as many are under way.
+    pub(crate) fn room(&self) -> u32 {
+        self.window / 2
+    }
+
     /// Bytes of the whole ring.
     pub(crate) fn bytes(&self) -> usize {
         self.payload_start() + self.payload as usize

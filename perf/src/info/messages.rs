@@ -42,8 +42,9 @@ pub(super) fn table(cfg: &Config) -> (Vec<Line>, Option<String>) {
     let mut measured = Measured::default();
     let mut rates = |bytes| measured.at(bytes, |len| probe::rates(len).unwrap_or(Rates::ASSUMED));
     let joint = |crowded| netmod_shm::joint_from(&cfg.shm, crowded) as u64;
-    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, policy, &mut rates, joint);
-    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, policy, &mut rates, |_| u64::MAX));
+    let room = netmod_shm::room_between(2) as u64;
+    let mut lines = of_netmod(cfg, netmod_shm::NAME, near, policy, room, &mut rates, joint);
+    lines.extend(of_netmod(cfg, netmod_tcp::NAME, far, policy, 0, &mut rates, |_| u64::MAX));
     (lines, warning)
 }
 
@@ -58,17 +59,21 @@ fn of_netmod(
     netmod: &'static str,
     modes: Modes,
     policy: Policy,
+    room: u64,
     rates: &mut impl FnMut(u64) -> Rates,
     joint_from: impl Fn(bool) -> u64,
 ) -> Vec<Line> {
-    let (most, min) = (cfg.eager_max as u64, cfg.lmt_min as u64);
+    let (said, min) = (cfg.eager_max as u64, cfg.lmt_min as u64);
     let by_rates = choice::asks_for_rates(modes, policy);
+    let most = if by_rates && cfg.leaves_eager_open() { said.max(room) } else { said };
     let mut choices = |from: u64| {
         let rates = if by_rates && from >= min { rates(from) } else { Rates::ASSUMED };
         let explain = |contiguous, crowded| {
             let joint = joint_from(crowded) <= from;
             let side = Side { modes, policy, min, contiguous, crowded, joint, rates };
-            if from <= most && !(cfg.leaves_eager_open() && choice::is_got(side, from)) {
+            if from <= if crowded { said } else { most }
+                && !(cfg.leaves_eager_open() && choice::is_got(side, from))
+            {
                 return ("eager", EAGER, false);
             }
             let (mode, why) = choice::explain(side, from);
@@ -82,7 +87,8 @@ fn of_netmod(
         ];
         (cases, rates)
     };
-    let mut starts: Vec<u64> = FROM.into_iter().chain([1, most + 1, min, joint_from(false)]).collect();
+    let mut starts: Vec<u64> =
+        FROM.into_iter().chain([1, said + 1, most + 1, min, joint_from(false)]).collect();
     starts.sort_unstable();
     let mut ranges: Vec<(u64, _)> = Vec::new();
     for from in starts.into_iter().filter(|from| (1..u64::MAX).contains(from)) {
@@ -127,7 +133,7 @@ mod tests {
 
     fn modes(cfg: &Config, modes: Modes, rates: Rates) -> Vec<(String, &'static str, &'static str)> {
         let policy = Policy::of_name(cfg.lmt).expect("a mode");
-        let lines = of_netmod(cfg, "shm", modes, policy, &mut |_| rates, |_| u64::MAX);
+        let lines = of_netmod(cfg, "shm", modes, policy, 0, &mut |_| rates, |_| u64::MAX);
         lines.into_iter().map(|l| (l.sizes, l.data, l.mode)).collect()
     }
 
@@ -145,7 +151,7 @@ mod tests {
                 kernel: if long { 4_000 } else { 25_000 },
             }
         };
-        let lines = of_netmod(&cfg, "shm", all, policy, &mut rates, |_| u64::MAX);
+        let lines = of_netmod(&cfg, "shm", all, policy, 0, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
         let gets = [
@@ -168,7 +174,7 @@ mod tests {
         let both = Modes::NULL.with(Mode::Coop).with(Mode::Get);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
-        let lines = of_netmod(&Config::default(), "shm", both, Policy::Auto, &mut |_| slow, joint_from);
+        let lines = of_netmod(&Config::default(), "shm", both, Policy::Auto, 0, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
         let [sooner, short, alone, joint] = gets[..] else { panic!("{lines:?}") };
         assert_eq!((&*sooner.sizes, sooner.mode), ("49152 to 131072 bytes", "get"));
@@ -176,6 +182,32 @@ mod tests {
         assert_eq!((&*alone.sizes, alone.mode), ("524288 to 1048575 bytes", "get"));
         assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
         assert!(!alone.why.contains("each side") && joint.why.contains("each side"), "{lines:?}");
+    }
+
+    #[test]
+    fn what_has_room_goes_eagerly_where_ranks_have_a_core_each() {
+        let all = Modes::NULL.with(Mode::Coop).with(Mode::Get);
+        let fast = Rates { cached: 50_000, copied: 50_000, kernel: 2_000 };
+        let lines = |cfg: &Config| {
+            let lines = of_netmod(cfg, "shm", all, Policy::Auto, 512 << 10, &mut |_| fast, |_| u64::MAX);
+            lines.into_iter().map(|l| format!("{} {} {}", l.sizes, l.data, l.mode)).collect::<Vec<_>>()
+        };
+        let between = "131073 to 524288 bytes in";
+        let found = lines(&Config::default());
+        assert_eq!(found.first().map(|l| &**l), Some("1 to 131072 bytes  eager"));
+        assert_eq!(
+            found[1..],
+            [
+                format!("{between} one piece eager"),
+                format!("{between} pieces eager"),
+                format!("{between} one piece, more ranks than cores coop"),
+                format!("{between} pieces, more ranks than cores coop"),
+                "524289 bytes and more  coop".to_owned(),
+            ]
+        );
+        let mut said = Config::default();
+        said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
+        assert_eq!(lines(&said), ["1 to 131072 bytes  eager", "131073 bytes and more  coop"]);
     }
 
     #[test]

@@ -151,7 +151,8 @@ impl Ch3 {
     }
 
     /// Returns true if a message above the VC's eager limit goes eagerly, since a get would not be
-    /// faster.
+    /// faster. Where the netmod's memory has room for it, neither is a ring, whose use must be
+    /// agreed on first.
     #[cold]
     pub(in crate::ch3) fn is_eager(
         &mut self,
@@ -160,7 +161,10 @@ impl Ch3 {
         len: usize,
         contiguous: bool,
     ) -> bool {
-        let most = self.budget.most_eager(self.budget.terms);
+        let Some(v) = io.core.vc(vc) else { return false };
+        let (room, is_known) = (v.room as usize, v.stats.connects > 0);
+        let terms = self.budget.terms;
+        let most = self.budget.most_eager(terms).max(room.min(terms.eager_max()));
         if len > most || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {
             return false;
         }
@@ -170,6 +174,7 @@ impl Ch3 {
         let got = choice::is_got(side, bytes);
         if contiguous
             && !got
+            && is_known
             && let Some(s) = self.vcs.get_mut(vc)
         {
             // The same holds for later messages.
