@@ -98,7 +98,8 @@ impl Default for Parts {
 /// once. After a longer one the fetch would take lines from the consumer while it reads, and a long
 /// copy overwrites lines without reading them.
 const FETCHED_AHEAD: usize = 1 << 10;
-/// The same where they are taken by stores, which go on while this processor waits for an answer.
+/// The same where they are taken by stores, which go on while this processor waits for an answer,
+/// and a long copy reads them, too.
 const CLAIMED_AHEAD: usize = 8 << 10;
 
 /// Lengths of messages that are answered about as soon as each other.
@@ -398,7 +399,7 @@ fn cell_of(tx: &Producer<RawRing>, token_line: &TokenLine, lent: u32) -> u32 {
 /// Takes the lines to which the next message will be written, if it is as long as the last.
 #[inline]
 fn claim_bulk(tx: &Producer<RawRing>, len: usize) {
-    let most = if Processor::here() == Processor::Other { FETCHED_AHEAD } else { CLAIMED_AHEAD };
+    let most = if Processor::here() == Processor::Zen4 { CLAIMED_AHEAD } else { FETCHED_AHEAD };
     if len <= most
         && let Some(at) = tx.next_bulk(len)
     {
