@@ -171,6 +171,13 @@ impl Mpi {
         guard
     }
 
+    /// Returns true if one thread alone has called so far. It need not tell others of what it finds
+    /// while it waits, until one wants the lock.
+    #[inline]
+    pub(crate) fn has_one_caller(&self) -> bool {
+        !self.is_multiple() || self.state.is_biased()
+    }
+
     /// Returns true if another thread waits for the lock.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {

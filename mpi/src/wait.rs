@@ -51,16 +51,15 @@ impl Mpi {
         &self,
         mut ready: impl FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>>,
     ) -> Result<T> {
-        if self.is_multiple() {
-            return self.wait_among_threads(&mut ready);
-        }
-        loop {
+        // Another thread may call for the first time meanwhile.
+        while self.has_one_caller() {
             match self.with(|s| self.wait_part(s, &mut ready))? {
                 Part::Ready(result) => return result,
                 Part::Call(call) => self.make_call(call)?,
                 Part::Again => {}
             }
         }
+        self.wait_among_threads(&mut ready)
     }
 
     /// Works like [`Mpi::wait_until`], with other threads that may wait, too.

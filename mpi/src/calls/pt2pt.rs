@@ -43,13 +43,13 @@ impl Mpi {
         requests: &Requests,
         raw: RawReq,
     ) -> Result<Option<ch3_shim::Status>> {
-        if self.is_multiple() || requests.has_tasks() {
+        if !self.has_one_caller() || requests.has_tasks() {
             return Ok(vci.take_plain(raw));
         }
         let mut status = None;
         let waited = vci.wait_until(Time::NEVER, |vci| {
             status = vci.take_plain(raw);
-            status.is_some() || vci.is_settled(raw)
+            status.is_some() || vci.is_settled(raw) || self.is_wanted()
         });
         if let Err(e) = waited {
             vci.end_raw(raw);

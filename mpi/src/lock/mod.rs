@@ -108,6 +108,12 @@ impl<T> Lock<T> {
         (is_owner || self.bias.is_left()).then(|| Guard::new(self, Some(held)))
     }
 
+    /// Returns true if no other thread than the owner has asked for the value so far.
+    #[inline]
+    pub(crate) fn is_biased(&self) -> bool {
+        !self.bias.has_ended()
+    }
+
     /// Waits for the value.
     ///
     /// # Panics
@@ -162,7 +168,7 @@ impl<T> Lock<T> {
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("biased", &!self.bias.has_ended()).finish_non_exhaustive()
+        f.debug_struct("Lock").field("biased", &self.is_biased()).finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Threads of a process that call at the same time.
 
+use std::time::Duration;
+
 use netmod_mpi::Mpi;
 use netmod_mpi::consts::{THREAD_MULTIPLE, THREAD_SERIALIZED};
 use netmod_mpi::handle::Comm;
 
-use crate::job::{WORLD, meet, recv, run, run_at, send};
+use crate::job::{WORLD, ints, meet, recv, run, run_at, send};
 
 const THREADS: i32 = 4;
 
@@ -32,6 +34,42 @@ fn threads_send_and_receive_at_once() {
         assert_eq!(mpi.query_thread(), Ok(THREAD_MULTIPLE));
         meet(mpi, WORLD);
     });
+}
+
+/// A thread that has called alone so far waits for what the first call of another one sends: by a
+/// receive, by sending and receiving at once, and by a request.
+#[test]
+fn the_first_call_of_another_thread_ends_a_wait() {
+    for way in 0..3 {
+        run_at(THREAD_MULTIPLE, 2, move |mpi, me| {
+            let mut room = [0];
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    // The other thread has begun to wait, and sleeps perhaps.
+                    std::thread::sleep(Duration::from_millis(20 * me as u64));
+                    send(mpi, &[7], me, 1, WORLD).expect("send");
+                });
+                let buf = ints(&mut room);
+                let status = match way {
+                    0 => mpi.recv(buf, me, 1, WORLD).expect("recv"),
+                    1 => {
+                        let mut data = [8];
+                        mpi.sendrecv(ints(&mut data), me, 2, buf, me, 1, WORLD).expect("sendrecv")
+                    }
+                    _ => {
+                        let mut request = mpi.irecv(buf, me, 1, WORLD).expect("irecv");
+                        mpi.wait(&mut request).expect("wait")
+                    }
+                };
+                assert_eq!((status.source, status.tag), (me, 1));
+            });
+            assert_eq!(room, [7]);
+            if way == 1 {
+                assert_eq!(recv(mpi, 1, me, 2, WORLD).expect("recv").0, [8]);
+            }
+            meet(mpi, WORLD);
+        });
+    }
 }
 
 /// Each thread makes communicators of its own, in an order that differs between ranks.
