@@ -10,7 +10,7 @@ use crate::Config;
 use netmod_core::Arm;
 
 use super::*;
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Answer, Asked, Bootstrap, Silence};
 use crate::{Builder, Device, VirtualClock};
 
 /// The process manager of a job of one, which answers when it is told to.
@@ -129,4 +129,82 @@ fn a_launcher_that_refuses_is_an_error_even_if_a_wait_finds_out() {
     assert_eq!(dev.arm(), Arm::Busy);
     let error = dev.finalize_poll().expect_err("it was refused").to_string();
     assert!(error.contains("it does not know this process"), "{error}");
+}
+
+/// The process manager of a job of two. It answers what was asked before a barrier when it is asked
+/// for the end of that.
+#[derive(Debug, Default)]
+struct InOrder {
+    own: HashMap<String, Vec<u8>>,
+    asked: Vec<String>,
+    answers: Vec<Answer>,
+    started: bool,
+}
+
+impl Bootstrap for InOrder {
+    fn rank(&self) -> u32 {
+        0
+    }
+    fn size(&self) -> u32 {
+        2
+    }
+    fn job_id(&self) -> String {
+        "in order".into()
+    }
+    fn local_size(&self) -> u32 {
+        2
+    }
+    fn put(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), BootstrapError> {
+        self.own.insert(key.into(), value.into());
+        Ok(())
+    }
+    fn get(&mut self, key: &str) -> std::result::Result<Option<Vec<u8>>, BootstrapError> {
+        Ok(self.own.get(key).cloned())
+    }
+    fn ask_value(&mut self, key: &str) -> std::result::Result<Asked<Option<Vec<u8>>>, BootstrapError> {
+        self.asked.push(key.into());
+        Ok(Asked::Later)
+    }
+    fn answer(&mut self) -> std::result::Result<Option<Answer>, Silence> {
+        Ok(self.answers.pop())
+    }
+    fn barrier_begin(&mut self) -> std::result::Result<(), BootstrapError> {
+        Ok(())
+    }
+    fn barrier_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
+        self.answers.extend(self.asked.drain(..).map(|key| Answer::Value(key, Ok(None))));
+        // The one of the start ends at once, the other one when rank 1 comes.
+        Ok(!std::mem::replace(&mut self.started, true))
+    }
+    /// Nobody waits on it.
+    fn fd(&self) -> Option<RawFd> {
+        Some(0)
+    }
+    fn finalize_poll(&mut self) -> std::result::Result<bool, BootstrapError> {
+        Ok(true)
+    }
+    fn abort(&mut self, code: i32, message: &str) -> i32 {
+        panic!("aborted with {code}: {message}")
+    }
+}
+
+/// The other rank may wait for the message, and never come to the barrier.
+#[test]
+fn an_answer_that_the_barrier_has_read_is_heard_before_a_sleep() {
+    let mut cfg = Config::default();
+    cfg.netmods = vec!["tcp".into()];
+    cfg.tcp.interface = "127.0.0.1".into();
+    let boot = Box::new(InOrder::default());
+    let mut dev = Builder::new(cfg, boot).build().expect("a device");
+    let world = dev.world();
+    let send = dev.isend(vec![1; 100], 1, 0, world).expect("it waits for the card");
+    dev.finalize_begin();
+    // One of the few polls that do not look at the launcher by themselves.
+    assert!(!dev.finalize_poll().expect("rank 1 is not there yet"));
+    assert!(dev.has_questions() && !dev.is_finished(send.raw()));
+    while dev.has_questions() {
+        assert_eq!(dev.prepare_to_sleep(), Arm::Busy, "the answer is not heard");
+    }
+    // There is no card.
+    assert!(dev.is_finished(send.raw()));
 }

@@ -247,6 +247,11 @@ impl Vci {
         if !self.ch3.prepare_to_sleep() {
             return Arm::Busy;
         }
+        // A look for the end of a barrier, or another question, may have read an answer: then the
+        // descriptor is readable no more.
+        if self.has_questions() && self.hear_launcher() {
+            return Arm::Busy;
+        }
         let engine = &mut *self.engine;
         engine.core.clear_staged();
         let armed = engine.netmod.arm(&mut engine.core);
