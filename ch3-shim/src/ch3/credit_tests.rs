@@ -423,10 +423,9 @@ fn totals_of_any_value() {
 fn terms_of_jobs() {
     let cfg = Config::default();
     let of = |ranks| Terms::of(&cfg, ranks);
-    for ranks in [1, 2, 5] {
-        assert_eq!(of(ranks), Terms { window: 16 << 20, slots: 1024 });
+    for (ranks, mib) in [(1, 64), (2, 64), (5, 16), (65, 1)] {
+        assert_eq!(of(ranks), Terms { window: mib << 20, slots: 1024 });
     }
-    assert_eq!(of(65), Terms { window: 1 << 20, slots: 1024 });
     // The memory for all peers together does not grow with their number, down to the least window.
     for ranks in [2, 3, 65, 100, 1000, 2000, 4000] {
         let t = of(ranks);

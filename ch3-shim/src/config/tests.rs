@@ -50,7 +50,7 @@ fn defaults() {
     let want = [
         ("NETMOD", "shm,tcp"),
         ("NETMOD_EAGER_MAX", "128K"),
-        ("NETMOD_EAGER_WINDOW", "16M"),
+        ("NETMOD_EAGER_WINDOW", "64M"),
         ("NETMOD_RTS_MAX", "1024"),
         ("NETMOD_LMT", "auto"),
         ("NETMOD_LMT_MIN", "48K"),
