@@ -301,7 +301,7 @@ impl Core {
     pub fn recv_target(&self, vc: VcId, out: &mut [IoVec]) -> RecvTarget {
         let Some(v) = self.vcs.get(vc) else { return RecvTarget::default() };
         debug_assert!(v.pending_len == 0 || v.recv_active().is_none());
-        if v.no_direct {
+        if v.no_direct() {
             return RecvTarget::default();
         }
         let Some(r) = v.recv_active().and_then(|req| self.reqs.get(req)) else {

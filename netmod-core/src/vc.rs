@@ -26,6 +26,8 @@ pub struct VcStats {
     pub connects: u32,
 }
 
+/// Flag of [`Vc::no_direct`].
+const NO_DIRECT: u8 = 0x80;
 /// The handle of no receive.
 const NO_RECV: ReqId = ReqId::from_wire(0);
 
@@ -47,12 +49,8 @@ pub struct Vc {
     pub(crate) discard: u64,
     /// Room for a header that arrives in parts, allocated with the first connection.
     pending_pkt: Option<Box<Header>>,
-    /// True if all bytes go through events, none straight into a receive's memory, because a
-    /// wrapper needs to see them.
-    pub no_direct: bool,
-    /// Bytes of a message that find room in memory shared with the peer, even while as many are
-    /// under way there; 0 where the netmod has no such memory, or no connection.
-    pub room: u32,
+    /// [`NO_DIRECT`], and in the other bits the [`Vc::room`]: 0, or one more than its logarithm.
+    means: u8,
     /// Counters.
     pub stats: VcStats,
 }
@@ -68,10 +66,36 @@ impl Vc {
             recv_active: NO_RECV,
             discard: 0,
             pending_pkt: None,
-            no_direct: false,
-            room: 0,
+            means: 0,
             stats: VcStats::default(),
         }
+    }
+
+    /// Returns true if all bytes go through events, none straight into a receive's memory.
+    #[inline]
+    pub fn no_direct(&self) -> bool {
+        self.means & NO_DIRECT != 0
+    }
+
+    /// Lets all bytes go through events, because a wrapper needs to see them.
+    pub fn forbid_direct(&mut self) {
+        self.means |= NO_DIRECT;
+    }
+
+    /// Returns the bytes of a message that find room in memory shared with the peer, even while as
+    /// many are under way there; 0 where the netmod has no such memory, or no connection.
+    #[inline]
+    pub fn room(&self) -> usize {
+        match self.means & !NO_DIRECT {
+            0 => 0,
+            more => 1 << (more - 1),
+        }
+    }
+
+    /// Sets that room, which counts up to the next lower power of two. For netmods.
+    pub fn set_room(&mut self, bytes: u32) {
+        let log = bytes.checked_ilog2().map_or(0, |log| log as u8 + 1);
+        self.means = self.means & NO_DIRECT | log;
     }
 
     /// Returns the active receive, if there is one.
@@ -117,6 +141,20 @@ impl Vc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::GroupId;
+
+    #[test]
+    fn room_and_the_way_of_bytes_share_a_byte() {
+        let mut vc = Vc::new(PeerName { group: GroupId([0; 16]), rank: 0 }, 0);
+        assert_eq!((vc.room(), vc.no_direct()), (0, false));
+        for (bytes, room) in [(1, 1), (512 << 10, 512 << 10), (u32::MAX, 1 << 31), (3000, 2048), (0, 0)] {
+            vc.set_room(bytes);
+            assert_eq!((vc.room(), vc.no_direct()), (room, false));
+        }
+        vc.set_room(4096);
+        vc.forbid_direct();
+        assert_eq!((vc.room(), vc.no_direct()), (4096, true));
+    }
 
     #[test]
     fn an_unused_vc_is_small() {

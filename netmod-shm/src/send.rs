@@ -208,7 +208,7 @@ impl ShmNetmod {
         }
         self.channels[slot].streams.writing = true;
         if let (Some(tx), Some(v)) = (&self.channels[slot].tx, core.vc_mut(vc)) {
-            v.room = tx.geometry().room();
+            v.set_room(tx.geometry().room());
         }
         self.touch(slot);
         self.came_up(core, vc);

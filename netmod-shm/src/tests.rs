@@ -168,7 +168,7 @@ fn the_rest_of_a_message_comes_alone() {
     let mut p = Pair::new("rest");
     send(&mut p, &[7; 10]);
     polls(&mut p);
-    let room = p.cores[1].vc(p.vcs[1]).expect("a VC").room as usize;
+    let room = p.cores[1].vc(p.vcs[1]).expect("a VC").room();
     assert!(room > 0, "the connection is there");
     // More than a poll brings, and both find room at once.
     let long = vec![1; room].leak();

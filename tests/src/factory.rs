@@ -272,6 +272,8 @@ impl NetmodFactory for Shm {
         cfg.netmods = vec!["shm".into()];
         // Independent of the number of cores.
         cfg.shm.joint = "on";
+        // Said, so that messages beyond it are not eager where a ring has room.
+        cfg.set("NETMOD_EAGER_MAX", "128K").expect("a setting");
         cfg
     }
 

@@ -292,9 +292,9 @@ impl Geometry {
         }
     }
 
-    /// Bytes of a message that find room while as many are under way.
+    /// Bytes of a message that find room while as many are under way: a power of two.
     pub(crate) fn room(&self) -> u32 {
-        self.window / 2
+        1 << (self.window / 2).ilog2()
     }
 
     /// Bytes of the whole ring.

@@ -162,7 +162,7 @@ impl Ch3 {
         contiguous: bool,
     ) -> bool {
         let Some(v) = io.core.vc(vc) else { return false };
-        let (room, is_known) = (v.room as usize, v.stats.connects > 0);
+        let (room, is_known) = (v.room(), v.stats.connects > 0);
         let terms = self.budget.terms;
         let most = self.budget.most_eager(terms).max(room.min(terms.eager_max()));
         if len > most || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {

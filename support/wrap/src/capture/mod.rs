@@ -76,7 +76,7 @@ impl<N: Netmod> Capture<N> {
 
     fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName, text: &str) {
         if let Some(v) = core.vc_mut(vc) {
-            v.no_direct = true;
+            v.forbid_direct();
         }
         self.vcs.insert(vc, VcCapture { peer, framer: Framer::new() });
         self.event(What::Init, peer, vc, text);

@@ -309,7 +309,7 @@ impl<N: Netmod> Faulty<N> {
     /// Starts the side table entry of a new VC.
     fn take_charge(&mut self, core: &mut Core, vc: VcId, peer: PeerName) {
         if let Some(v) = core.vc_mut(vc) {
-            v.no_direct = true;
+            v.forbid_direct();
         }
         self.vcs.insert(vc, VcFaults::new(&self.plan, self.me, peer));
     }
