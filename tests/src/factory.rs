@@ -320,6 +320,7 @@ impl NetmodFactory for Islands {
     fn config(&self) -> Config {
         let mut cfg = Tcp.config();
         cfg.netmods = vec!["shm".into(), "tcp".into()];
+        cfg.set("NETMOD_EAGER_MAX", "128K").expect("a setting");
         cfg
     }
 
