@@ -43,6 +43,10 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// A piece that is shorter than this, and than the longest one of its ring, is the last of its
+    /// message.
+    pub(crate) const SHORTEST: usize = 4 << 10;
+
     /// Returns what this processor does best with. From one core to another, Zen 5 copies long
     /// pieces much faster than short ones.
     #[inline]
@@ -50,7 +54,7 @@ impl Pieces {
         if Processor::here() == Processor::Zen5 {
             Pieces { awaited: 8 << 10, first: 64 << 10, longest: 64 << 10 }
         } else {
-            Pieces { awaited: 4 << 10, first: 8 << 10, longest: 16 << 10 }
+            Pieces { awaited: Pieces::SHORTEST, first: 8 << 10, longest: 16 << 10 }
         }
     }
 }

@@ -3,7 +3,7 @@
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Refusal, VcError, VcErrorKind, VcId};
 
-use crate::channel::{Incoming, Offer, Peer};
+use crate::channel::{Incoming, Offer, Peer, Pieces};
 use crate::netmod::{NoSegment, ShmNetmod};
 use crate::ring::{Broken, Cell, Consumer, Kind, TOKEN_LINE};
 use crate::segment::raw::RawRing;
@@ -13,8 +13,6 @@ use crate::watched::PATIENCE;
 const LOOKS: u32 = 16;
 /// Most bytes of a message's data that are fetched before its header is looked at.
 const FETCHED: usize = 1 << 10;
-/// A shorter first piece is the whole message.
-const WHOLE: usize = 4 << 10;
 /// Longest payload that came whole with the token line whose lines are taken before they are read,
 /// because the reply will be written there.
 const FETCHED_PAYLOAD: usize = 16 << 10;
@@ -138,7 +136,7 @@ impl ShmNetmod {
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    let is_last = wanted == 0 && len < WHOLE;
+                    let is_last = wanted == 0 && len < Pieces::SHORTEST.min(rx.geometry().piece as usize);
                     if (rx.is_alternating() || is_last) && cell.missing == 0 {
                         return;
                     }

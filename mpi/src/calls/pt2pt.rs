@@ -269,23 +269,25 @@ impl Mpi {
         comm: Comm,
     ) -> Result<Status> {
         let data = (data, dest, send_tag);
-        let (status, left) =
-            self.begin_both(data, (room, source, recv_tag), comm, |dev, requests, both| {
-                let Both { send, receive, core, ends } = both;
-                let status = match receive.is_over() {
-                    true => Some(Ok(Status::OF_NOBODY)),
-                    false => self
-                        .wait_alone(dev, requests, receive)
-                        .inspect_err(|_| dev.end_raw(send))?
-                        .map(|status| ends.check(Status::of_message(status, core), core)),
-                };
-                if status.is_some() && send.is_over() {
-                    return Ok((status, None));
-                }
-                Ok((status, Some((send, receive, Arc::clone(core), ends))))
-            })?;
-        let Some((send, receive, core, ends)) = left else { return status.unwrap_or(Ok(Status::EMPTY)) };
-        let received = status
+        let done = self.begin_both(data, (room, source, recv_tag), comm, |dev, requests, both| {
+            let Both { send, receive, core, ends } = both;
+            let received = match receive.is_over() {
+                true => Some(Ok(Status::OF_NOBODY)),
+                false => self
+                    .wait_alone(dev, requests, receive)
+                    .inspect_err(|_| dev.end_raw(send))?
+                    .map(|status| ends.check(Status::of_message(status, core), core)),
+            };
+            match received {
+                Some(received) if send.is_over() => received.map(Ok),
+                received => Ok(Err((received, send, receive, Arc::clone(core), ends))),
+            }
+        })?;
+        let (received, send, receive, core, ends) = match done {
+            Ok(status) => return Ok(status),
+            Err(under_way) => under_way,
+        };
+        let received = received
             .unwrap_or_else(|| self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)));
         let sent = if send.is_over() { Ok(Status::EMPTY) } else { self.wait_raw(send, &core) };
         sent.and(received)

@@ -177,7 +177,7 @@ impl Ch3 {
             && is_known
             && let Some(s) = self.vcs.get_mut(vc)
         {
-            // The same holds for later messages.
+            // The same holds for later messages, now that the room is known.
             (s.eager_max, s.eager_open) = (most as u32, false);
         }
         !got
