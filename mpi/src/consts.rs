@@ -64,3 +64,32 @@ pub const MAX_INFO_VAL: usize = 1024;
 pub const MAX_ERROR_STRING: usize = 512;
 /// Greatest error code of this library; codes and classes of users are greater.
 pub const LASTCODE: i32 = 0x3fff_ffff;
+
+/// Access mode of a file: it is created if it does not exist.
+pub const MODE_CREATE: i32 = 1;
+/// Access mode: only reads.
+pub const MODE_RDONLY: i32 = 2;
+/// Access mode: only writes.
+pub const MODE_WRONLY: i32 = 4;
+/// Access mode: reads and writes.
+pub const MODE_RDWR: i32 = 8;
+/// Access mode: the file is deleted when it is closed.
+pub const MODE_DELETE_ON_CLOSE: i32 = 16;
+/// Access mode: the file is opened nowhere else at the same time.
+pub const MODE_UNIQUE_OPEN: i32 = 32;
+/// Access mode: the file must not exist before.
+pub const MODE_EXCL: i32 = 64;
+/// Access mode: file pointers begin at the end.
+pub const MODE_APPEND: i32 = 128;
+/// Access mode: the file is accessed in order, by the shared pointer alone.
+pub const MODE_SEQUENTIAL: i32 = 256;
+/// Place of a seek: from the beginning of the view.
+pub const SEEK_SET: i32 = 600;
+/// Place of a seek: from the pointer.
+pub const SEEK_CUR: i32 = 602;
+/// Place of a seek: from the end of the file.
+pub const SEEK_END: i32 = 604;
+/// Displacement of a view of a sequential file: where its shared pointer is.
+pub const DISPLACEMENT_CURRENT: i64 = -54_278_278;
+/// Longest name of a data representation in bytes, with the terminating zero in C.
+pub const MAX_DATAREP_STRING: usize = 128;

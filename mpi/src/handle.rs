@@ -105,6 +105,8 @@ handles! {
     Group, 2, GROUP, "MPI_GROUP_NULL";
     /// A datatype.
     Datatype, 3, TYPE, "MPI_DATATYPE_NULL";
+    /// An open file.
+    File, 4, FILE, "MPI_FILE_NULL";
     /// An error handler.
     Errhandler, 5, ERRHANDLER, "MPI_ERRHANDLER_NULL";
     /// A reduction operation.

@@ -23,6 +23,7 @@ impl State {
         let all = [
             Left { names: comms, ..of(objects.comms.len(), "communicators", "MPI_Comm_free") },
             Left { names: types, ..of(objects.types.live(), "datatypes", "MPI_Type_free") },
+            of(objects.files.table.len(), "files", "MPI_File_close"),
             of(objects.groups.live(), "groups", "MPI_Group_free"),
             of(requests.table.len(), "requests", "MPI_Wait, MPI_Test or MPI_Request_free"),
             of(objects.messages.len(), "matched messages", "MPI_Mrecv or MPI_Imrecv"),

@@ -27,7 +27,7 @@
 //! 3. `objects`: all tables, which tasks work on;
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
-//! 6. MPI's functions: `calls`, and those of [`coll`] and [`topo`].
+//! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`] and `io`, which has files.
 
 pub mod anytime;
 pub mod attr;
@@ -48,6 +48,7 @@ mod guest;
 pub mod handle;
 pub mod info;
 mod instance;
+mod io;
 mod leaks;
 mod lock;
 mod log;

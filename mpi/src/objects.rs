@@ -13,6 +13,7 @@ use crate::datatype::Types;
 use crate::error::Result;
 use crate::group::Groups;
 use crate::handle::Table;
+use crate::io::Files;
 use crate::matched::Messages;
 use crate::op::Ops;
 use crate::session::Sessions;
@@ -30,6 +31,7 @@ pub(crate) struct Objects {
     pub contexts: Contexts,
     pub sessions: Sessions,
     pub buffers: Buffers,
+    pub files: Files,
 }
 
 impl Objects {
@@ -50,6 +52,7 @@ impl Objects {
             contexts,
             sessions: Sessions::default(),
             buffers: Buffers::default(),
+            files: Files::default(),
         })
     }
 }

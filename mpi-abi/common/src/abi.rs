@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use netmod_mpi::Status;
-use netmod_mpi::handle::{Comm, Datatype, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
 
 /// A binary interface, as functions of the program and the user's codes of errors see it.
 ///
@@ -12,6 +12,8 @@ use netmod_mpi::handle::{Comm, Datatype, Keyval};
 pub trait Abi: 'static {
     /// A handle in C.
     type Handle: Copy + 'static;
+    /// A handle of a file in C.
+    type File: Copy + 'static;
     /// A status in C.
     type Status: Copy + 'static;
     /// Version of the standard that the header has.
@@ -23,6 +25,9 @@ pub trait Abi: 'static {
 
     /// Returns the handle of a communicator.
     fn comm(comm: Comm) -> Self::Handle;
+
+    /// Returns the handle of a file.
+    fn file(file: File) -> Self::File;
 
     /// Returns the handle of a datatype.
     fn datatype(datatype: Datatype) -> Self::Handle;

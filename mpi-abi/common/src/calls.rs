@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use netmod_mpi::handle::{Comm, Session};
+use netmod_mpi::handle::{Comm, File, Session};
 use netmod_mpi::{Anytime, Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
@@ -16,6 +16,9 @@ pub static ANYTIME: LazyLock<Arc<Anytime>> = LazyLock::new(|| Arc::new(Anytime::
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
 /// Phase of `MPI_COMM_WORLD`, between `MPI_Init` and `MPI_Finalize`; sessions may be outside.
 static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
+
+/// Bits of a handle that tell its kind.
+const KIND: u32 = 0xf << 26;
 
 const BEFORE: u8 = 0;
 const RUNNING: u8 = 1;
@@ -29,7 +32,8 @@ pub enum Object {
     Comm(c_int),
     Win,
     Session(c_int),
-    File,
+    /// A file; of one that is none, the handler of `MPI_FILE_NULL` is called.
+    File(c_int),
 }
 
 /// Returns true if `MPI_COMM_WORLD` was initialized.
@@ -138,6 +142,7 @@ fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     let object = match error.comm {
         None => object,
         Some(comm) if comm == Comm::NULL.0 => Object::None,
+        Some(file) if file & KIND == File::NULL.0 => Object::File(file as c_int),
         Some(comm) => Object::Comm(comm as c_int),
     };
     dispatch(mpi, name, object, error, code);
@@ -149,8 +154,7 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
     let of_comm = |comm: Comm| (mpi.comm_handler(comm), comm.0);
     let (handler, number) = match object {
         Object::Comm(comm) => of_comm(Comm(comm as u32)),
-        // Errors of files return unless the program says otherwise.
-        Object::File => return,
+        Object::File(file) => (mpi.file_handler(File(file as u32)), file as u32),
         Object::Session(session) => (mpi.session_handler(Session(session as u32)), session as u32),
         // The handler of MPI_COMM_SELF serves them only if the program has set it. No window can
         // exist.
@@ -161,6 +165,7 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         Handler::User(handler) => handler.call(number, code),
         Handler::Abort | Handler::Fatal => {
             let title = match object {
+                Object::File(file) => mpi.file_title(File(file as u32)),
                 Object::Session(session) => format!("session {session:#010x}"),
                 _ => mpi.comm_title(Comm(number)),
             };

@@ -4,12 +4,13 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use netmod_mpi::consts::UNDEFINED;
 use netmod_mpi::handle::{
-    Comm, Datatype, Errhandler, Group, Info, Keyval, Message, Op, Request, Session, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Keyval, Message, Op, Request, Session, Win,
 };
 use netmod_mpi::{Buf, Class, MpiError, Result, Status};
 
-/// A file, as C knows it.
-pub type File = *mut c_void;
+/// A file in the interface of MPICH: a pointer that is never read. Its address is the library's
+/// handle, but for `MPI_FILE_NULL`, which is NULL.
+pub type CFile = *mut c_void;
 /// A function of the program; its arguments are those of its role.
 pub type Function = Option<unsafe extern "C-unwind" fn()>;
 
@@ -420,6 +421,7 @@ puts! {
     Datatype => c_int: |value| value.0 as c_int;
     Op => c_int: |value| value.0 as c_int;
     Request => c_int: |value| value.0 as c_int;
+    File => c_int: |value| value.0 as c_int;
     Info => c_int: |value| value.0 as c_int;
     Errhandler => c_int: |value| value.0 as c_int;
     Keyval => c_int: |value| value.0 as c_int;

@@ -3,9 +3,10 @@
 use core::ffi::c_int;
 
 use netmod_mpi::Status;
-use netmod_mpi::handle::{Comm, Datatype, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
 use netmod_mpi_common::Abi;
-use netmod_mpi_common::convert::MpiStatus;
+use netmod_mpi_common::convert::{CFile, MpiStatus};
+use netmod_mpi_common::imp::convert::file_of_number;
 
 /// The interface of MPICH.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub struct Interface;
 
 impl Abi for Interface {
     type Handle = c_int;
+    type File = CFile;
     type Status = MpiStatus;
     const VERSION: (c_int, c_int) = (4, 1);
     const NAME: &'static str = "ABI of MPICH";
@@ -20,6 +22,10 @@ impl Abi for Interface {
 
     fn comm(comm: Comm) -> c_int {
         comm.0 as c_int
+    }
+
+    fn file(file: File) -> CFile {
+        file_of_number(file.0 as c_int)
     }
 
     fn datatype(datatype: Datatype) -> c_int {

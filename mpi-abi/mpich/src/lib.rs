@@ -12,5 +12,6 @@
 mod abi;
 mod data;
 mod entry;
+mod file;
 mod prelude;
 mod private;

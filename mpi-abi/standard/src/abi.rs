@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use netmod_mpi::Status as Told;
 use netmod_mpi::datatype::Combiner;
-use netmod_mpi::handle::{Comm, Datatype, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
 use netmod_mpi_common::Abi;
 
 use crate::codes::{code_in, code_out};
@@ -18,6 +18,7 @@ pub struct Interface;
 
 impl Abi for Interface {
     type Handle = Handle;
+    type File = Handle;
     type Status = Status;
     const VERSION: (c_int, c_int) = (5, 0);
     const NAME: &'static str = "ABI of the standard 1.0";
@@ -25,6 +26,10 @@ impl Abi for Interface {
 
     fn comm(comm: Comm) -> Handle {
         Kind::COMM.handle(comm.0)
+    }
+
+    fn file(file: File) -> Handle {
+        Kind::FILE.handle(file.0)
     }
 
     fn datatype(datatype: Datatype) -> Handle {

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use netmod_mpi::consts::DISPLACEMENT_CURRENT;
 use netmod_mpi::handle::Request;
 use netmod_mpi_common::convert::{Function, MpiStatus};
 use netmod_mpi_common::weights::{UNWEIGHTED, WEIGHTS_EMPTY};
@@ -61,6 +62,11 @@ impl Kind {
         // All others are as large as the library's, which keeps them apart from predefined ones.
         Handle(handles::predefined(number).unwrap_or(number as usize))
     }
+}
+
+/// Returns the displacement of a view: `MPI_DISPLACEMENT_CURRENT` is a number that cannot be one.
+pub(crate) fn displacement_in(displacement: i64) -> i64 {
+    if displacement == -1 { DISPLACEMENT_CURRENT } else { displacement }
 }
 
 /// `MPI_Status` of this interface.

@@ -113,6 +113,7 @@ pub(crate) static HANDLES: [u32; 1024] = {
     all[0x39] = 0x5800000c; // MPI_MAXLOC
     all[0x3c] = 0x5800000d; // MPI_REPLACE
     all[0x3d] = 0x5800000e; // MPI_NO_OP
+    all[0x118] = 0x10000000; // MPI_FILE_NULL
     all
 };
 
@@ -226,4 +227,5 @@ impl Kind {
     pub(crate) const WIN: Kind = Kind { number: 0x20000000, null: 0x110 };
     pub(crate) const DATATYPE: Kind = Kind { number: 0x0c000000, null: 0x200 };
     pub(crate) const OP: Kind = Kind { number: 0x18000000, null: 0x20 };
+    pub(crate) const FILE: Kind = Kind { number: 0x10000000, null: 0x118 };
 }

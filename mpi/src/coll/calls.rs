@@ -8,11 +8,12 @@ use crate::handle::{Comm, Info, Op, Request};
 use crate::instance::{Mpi, State};
 use crate::objects::Objects;
 use crate::request::Kind;
+use crate::status::Status;
 use crate::task::{Progress, Task};
 
 /// The end of one part of a blocking operation.
 enum Part {
-    Over,
+    Over(Status),
     /// A function of the program is to be called.
     Call(Box<dyn FnOnce() + Send>),
 }
@@ -28,17 +29,25 @@ impl Mpi {
             running.place();
             Ok(running)
         })?;
+        self.run_task(&mut running).map(|_| ())
+    }
+
+    /// Runs a task to its end, and calls the functions that it needs.
+    ///
+    /// # Errors
+    /// Those of the task.
+    pub(crate) fn run_task(&self, task: &mut dyn Task) -> Result<Status> {
         loop {
-            let part = self.wait_until(|vci, objects, _| match running.advance(vci, objects) {
+            let part = self.wait_until(|vci, objects, _| match task.advance(vci, objects) {
                 Progress::Blocked => None,
                 Progress::Call(function) => Some(Ok(Part::Call(function))),
-                Progress::Done(result) => Some(result.map(|_| Part::Over)),
+                Progress::Done(result) => Some(result.map(Part::Over)),
             })?;
             match part {
-                Part::Over => return Ok(()),
+                Part::Over(status) => return Ok(status),
                 Part::Call(function) => {
                     function();
-                    running.called();
+                    task.called();
                 }
             }
         }

@@ -6,6 +6,7 @@ mod attributes;
 mod buffered;
 mod collectives;
 mod communicators;
+mod files;
 mod handles;
 mod job;
 mod messages;

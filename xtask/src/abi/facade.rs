@@ -47,7 +47,7 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
     let arguments: Vec<String> =
         function.arguments.iter().map(|a| format!("{}: {}", safe(&a.name), rust(&a.role))).collect();
     let before = match interface {
-        Interface::Mpich => String::new(),
+        Interface::Mpich => translate::file_lines(function),
         Interface::Standard => translate::lines(function)?,
     };
     let (names, arguments) = (format!("{name} P{name}"), arguments.join(", "));
@@ -132,7 +132,7 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
             "int" => inputs.push(name),
             _ if NUMBERS.contains(&role) && role != "keyval" => inputs.push(name),
             "count" => inputs.push(format!("i64::from({name})")),
-            "aint" | "extent" | "offset" | "mcount" => inputs.push(format!("{name} as i64")),
+            "aint" | "extent" | "offset" | "viewoffset" | "mcount" => inputs.push(format!("{name} as i64")),
             "str" => inputs.push(format!("text({name})?")),
             "status" => {
                 statuses.push(name.clone());
@@ -234,18 +234,26 @@ fn object(function: &Function, interface: Interface) -> String {
     let bare = name.trim_start_matches('*');
     let argument = function.arguments.iter().find(|a| a.name == bare);
     match argument.map(|a| a.role.trim_start_matches("io")) {
-        Some(kind @ ("comm" | "session")) => {
+        Some(kind @ ("comm" | "session" | "file")) => {
             let (handle, at) = (safe(bare), bare.len() < name.len());
             let number = match (interface, at) {
+                (Interface::Mpich, false) if kind == "file" => format!("file_in({handle})"),
+                (Interface::Mpich, true) if kind == "file" => format!("OutFile::of({handle}).number()"),
                 (Interface::Mpich, false) => handle,
                 (Interface::Mpich, true) => format!("look({handle})"),
                 (Interface::Standard, false) => format!("{handle}.number()"),
                 (Interface::Standard, true) => format!("Handle::look({handle}).number()"),
             };
-            format!("on Object::{}({number});", if kind == "comm" { "Comm" } else { "Session" })
+            let kind = match kind {
+                "comm" => "Comm",
+                "session" => "Session",
+                _ => "File",
+            };
+            format!("on Object::{kind}({number});")
         }
         Some("win") => "on Object::Win;".to_owned(),
-        Some("file") => "on Object::File;".to_owned(),
+        // A file that is not open yet has the handler of MPI_FILE_NULL.
+        Some("outfile" | "str") => "on Object::File(0);".to_owned(),
         _ => "on Object::None;".to_owned(),
     }
 }

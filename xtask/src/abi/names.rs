@@ -9,6 +9,7 @@ pub(super) fn handle(role: &str) -> Option<&'static str> {
         "op" => "Op",
         "req" => "Request",
         "info" => "Info",
+        "file" => "File",
         "errh" => "Errhandler",
         "win" => "Win",
         "session" => "Session",

@@ -145,7 +145,9 @@ fn bits(text: &mut String, kind: &str, pairs: &[Pair<'_>]) {
 
 /// Appends the handles of predefined objects.
 fn handles(text: &mut String, tables: &Tables) {
-    let pairs = pairs(tables, &["handle", "datatype", "op"]);
+    let mut pairs = pairs(tables, &["handle", "datatype", "op"]);
+    // A pointer in the interface of MPICH, whose number the library chooses.
+    pairs.push(Pair { name: "MPI_FILE_NULL", standard: Some("0x118"), mpich: "0x10000000" });
     let null = |p: &Pair<'_>| p.name.ends_with("_NULL");
     *text += "\n/// The library's handle of each predefined one; 0 where there is none.\n";
     *text += "pub(crate) static HANDLES: [u32; 1024] = {\n    let mut all = [0; 1024];\n";

@@ -30,15 +30,33 @@ pub(super) const NUMBERS: [&str; 18] = [
 pub(super) fn rust(name: &str, role: &Role, large: bool) -> String {
     let same = || if large { role.rust_large.clone() } else { role.rust.clone() };
     let stars =
-        |base: &str| same().replace("c_int", base).replace("MpiStatus", "Status").replace("File", base);
+        |base: &str| same().replace("c_int", base).replace("MpiStatus", "Status").replace("CFile", base);
     let bare = ["out", "io", "c"].iter().find_map(|start| name.strip_prefix(start)).unwrap_or(name);
-    let is_handle = |name: &str| name == "file" || handle(name).is_some_and(|kind| kind != "Keyval");
+    let is_handle = |name: &str| handle(name).is_some_and(|kind| kind != "Keyval");
     match name {
         _ if is_handle(name) || is_handle(bare) => stars("Handle"),
         "dts" | "outdts" | "reqs" | "creqs" | "infos" => stars("Handle"),
         _ if same().contains("MpiStatus") => stars("c_int"),
         _ => same(),
     }
+}
+
+/// Returns the lines that translate the arguments of a function of MPICH's interface: files, which
+/// are pointers there.
+pub(super) fn file_lines(function: &Function) -> String {
+    let plain = function.group == "convert" || function.how == How::None;
+    let arguments = if plain { &[][..] } else { &function.arguments[..] };
+    let line = |argument: &Argument| {
+        let name = safe(&argument.name);
+        let place = |how: &str| format!("let mut {name}_io = {how}; let {name} = {name}_io.at();");
+        match argument.role.as_str() {
+            "file" => Some(format!("let {name} = file_in({name});")),
+            "outfile" => Some(place(&format!("OutFile::new({name})"))),
+            "iofile" => Some(place(&format!("OutFile::of({name})"))),
+            _ => None,
+        }
+    };
+    arguments.iter().filter_map(line).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the lines that translate the arguments of a function.
@@ -85,6 +103,7 @@ fn line(argument: &Argument, length: Option<&Argument>) -> Result<Option<String>
         };
     }
     match role {
+        "viewoffset" => value(&format!("displacement_in({name})")),
         "code" => value(&format!("code_in({name})")),
         "outcode" => place(&format!("OutInt::new({name}, code_out)")),
         "ranks" | "distributions" | "dargs" => {

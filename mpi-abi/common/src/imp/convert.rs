@@ -2,7 +2,9 @@
 
 use core::ffi::c_int;
 
-use crate::convert::{File, MpiStatus};
+use netmod_mpi::handle::File;
+
+use crate::convert::{CFile, MpiStatus};
 
 /// Functions between a handle and its number.
 macro_rules! same {
@@ -26,24 +28,31 @@ same! {
     win_c2f win_f2c win_fromint win_toint
 }
 
-/// No file can be open, so each is `MPI_FILE_NULL`.
-fn no_file() -> File {
-    core::ptr::null_mut()
+/// Returns the library's handle of a file.
+pub fn file_number(file: CFile) -> c_int {
+    if file.is_null() { File::NULL.0 as c_int } else { file.addr() as c_int }
 }
 
-pub fn file_c2f(_file: File) -> c_int {
-    0
+/// Returns the file of the library's handle.
+pub fn file_of_number(number: c_int) -> CFile {
+    let address = if number as u32 == File::NULL.0 { 0 } else { number as u32 as usize };
+    core::ptr::without_provenance_mut(address)
 }
 
-pub fn file_f2c(_number: c_int) -> File {
-    no_file()
+/// Fortran's `MPI_FILE_NULL` is 0.
+pub fn file_c2f(file: CFile) -> c_int {
+    file.addr() as c_int
 }
 
-pub fn file_toint(file: File) -> c_int {
+pub fn file_f2c(number: c_int) -> CFile {
+    file_of_number(number)
+}
+
+pub fn file_toint(file: CFile) -> c_int {
     file_c2f(file)
 }
 
-pub fn file_fromint(number: c_int) -> File {
+pub fn file_fromint(number: c_int) -> CFile {
     file_f2c(number)
 }
 

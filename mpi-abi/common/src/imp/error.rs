@@ -2,9 +2,10 @@
 
 use core::ffi::{c_char, c_int};
 use std::any::Any;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use netmod_mpi::handle::{Comm, Errhandler, Session};
+use netmod_mpi::handle::{Comm, Errhandler, File, Session};
 use netmod_mpi::{Anytime, Class, Mpi, MpiError, Result, UserErrhandler};
 
 use crate::Abi;
@@ -20,24 +21,58 @@ type ErrhandlerFn<H> = unsafe extern "C-unwind" fn(*mut H, *mut c_int, ...);
 /// A function of the bindings of C++, which calls an error handler of the program in that language:
 /// with the kind of the object, the object, the code, and the function.
 type CxxFn<H> = unsafe extern "C-unwind" fn(c_int, *mut H, *mut c_int, ErrhandlerFn<H>);
-/// The kind of communicators, the only objects whose handlers are called so far.
-const COMM: c_int = 0;
 
-/// An error handler of the program.
-struct InC<A: Abi> {
-    function: ErrhandlerFn<A::Handle>,
-    /// Once the bindings of C++ have said so, they call it.
-    cxx: OnceLock<CxxFn<A::Handle>>,
+/// A kind of objects whose error handlers are called.
+trait Of<A: Abi>: Send + Sync + 'static {
+    /// The handle in C.
+    type Handle: Copy + 'static;
+    /// The number of the kind for the bindings of C++.
+    const KIND: c_int;
+
+    /// Returns the handle in C of an object.
+    fn handle(number: u32) -> Self::Handle;
 }
 
-impl<A: Abi> UserErrhandler for InC<A> {
+/// Communicators, and objects whose handlers are not called otherwise.
+struct Comms;
+
+impl<A: Abi> Of<A> for Comms {
+    type Handle = A::Handle;
+    const KIND: c_int = 0;
+
+    fn handle(number: u32) -> A::Handle {
+        A::comm(Comm(number))
+    }
+}
+
+/// Files.
+struct Files;
+
+impl<A: Abi> Of<A> for Files {
+    type Handle = A::File;
+    const KIND: c_int = 1;
+
+    fn handle(number: u32) -> A::File {
+        A::file(if number == 0 { File::NULL } else { File(number) })
+    }
+}
+
+/// An error handler of the program.
+struct InC<A: Abi, K: Of<A>> {
+    function: ErrhandlerFn<K::Handle>,
+    /// Once the bindings of C++ have said so, they call it.
+    cxx: OnceLock<CxxFn<K::Handle>>,
+    kind: PhantomData<K>,
+}
+
+impl<A: Abi, K: Of<A>> UserErrhandler for InC<A, K> {
     fn call(&self, object: u32, code: i32) {
-        let (mut object, mut code) = (A::comm(Comm(object)), A::code_out(code));
+        let (mut object, mut code) = (K::handle(object), A::code_out(code));
         // SAFETY: the program gave this function for objects of this kind; both addresses are of
         // this frame.
         unsafe {
             match self.cxx.get() {
-                Some(cxx) => cxx(COMM, &raw mut object, &raw mut code, self.function),
+                Some(cxx) => cxx(K::KIND, &raw mut object, &raw mut code, self.function),
                 None => (self.function)(&raw mut object, &raw mut code),
             }
         }
@@ -45,12 +80,12 @@ impl<A: Abi> UserErrhandler for InC<A> {
 }
 
 /// Makes an error handler of a function of the program.
-fn handler<A: Abi>(function: Function) -> Result<Arc<dyn UserErrhandler>> {
+fn handler<A: Abi, K: Of<A>>(function: Function) -> Result<Arc<dyn UserErrhandler>> {
     let function = function.ok_or_else(|| MpiError::new(Class::ARG, "the error handler is NULL"))?;
     // SAFETY: the program passes a function of this type, as the standard wants it.
     let function =
-        unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), ErrhandlerFn<A::Handle>>(function) };
-    Ok(Arc::new(InC::<A> { function, cxx: OnceLock::new() }))
+        unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), ErrhandlerFn<K::Handle>>(function) };
+    Ok(Arc::new(InC::<A, K> { function, cxx: OnceLock::new(), kind: PhantomData }))
 }
 
 /// Makes the bindings of C++ call the function of an error handler.
@@ -59,23 +94,34 @@ fn handler<A: Abi>(function: Function) -> Result<Arc<dyn UserErrhandler>> {
 /// `cxx` calls such functions.
 pub unsafe fn errhandler_set_cxx<A: Abi>(mpi: &Mpi, errhandler: c_int, cxx: Function) -> Result<()> {
     let cxx = cxx.ok_or_else(|| MpiError::new(Class::ARG, "the function of the bindings is NULL"))?;
-    // SAFETY: as the caller promises.
-    let cxx = unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), CxxFn<A::Handle>>(cxx) };
     let function = mpi.errhandler_function(Errhandler(errhandler as u32))?;
     let function: &dyn Any = &*function;
-    let Some(handler) = function.downcast_ref::<InC<A>>() else {
-        return Err(MpiError::new(Class::ERRHANDLER, "the error handler is not one of this interface"));
-    };
+    // SAFETY: as the caller promises.
+    if unsafe { set_cxx::<A, Comms>(function, cxx) || set_cxx::<A, Files>(function, cxx) } {
+        return Ok(());
+    }
+    Err(MpiError::new(Class::ERRHANDLER, "the error handler is not one of this interface"))
+}
+
+/// Makes the bindings of C++ call the function of an error handler, if it is one of a kind. Returns
+/// true if it is.
+///
+/// # Safety
+/// `cxx` calls such functions.
+unsafe fn set_cxx<A: Abi, K: Of<A>>(function: &dyn Any, cxx: unsafe extern "C-unwind" fn()) -> bool {
+    let Some(handler) = function.downcast_ref::<InC<A, K>>() else { return false };
+    // SAFETY: as the caller promises.
+    let cxx = unsafe { core::mem::transmute::<unsafe extern "C-unwind" fn(), CxxFn<K::Handle>>(cxx) };
     // A second call is the same bindings'.
     let _ = handler.cxx.set(cxx);
-    Ok(())
+    true
 }
 
 /// Functions that make an error handler; its object is of the kind that the program uses it for.
 macro_rules! creates {
     ($($name:ident)*) => {
         $(pub unsafe fn $name<A: Abi>(mpi: &Mpi, function: Function, result: *mut c_int) -> Result<()> {
-            let made = mpi.comm_create_errhandler(handler::<A>(function)?)?;
+            let made = mpi.comm_create_errhandler(handler::<A, Comms>(function)?)?;
             // SAFETY: the caller's memory.
             unsafe { put(result, made) }
         })*
@@ -84,13 +130,24 @@ macro_rules! creates {
 
 creates! { comm_create_errhandler errhandler_create win_create_errhandler }
 
+/// Makes an error handler of files.
+pub unsafe fn file_create_errhandler<A: Abi>(
+    mpi: &Mpi,
+    function: Function,
+    result: *mut c_int,
+) -> Result<()> {
+    let made = mpi.file_create_errhandler(handler::<A, Files>(function)?)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(result, made) }
+}
+
 /// Makes an error handler of sessions, which may be wanted before the first one.
 pub unsafe fn session_create_errhandler<A: Abi>(
     anytime: &Anytime,
     function: Function,
     result: *mut c_int,
 ) -> Result<()> {
-    let made = anytime.session_create_errhandler(handler::<A>(function)?)?;
+    let made = anytime.session_create_errhandler(handler::<A, Comms>(function)?)?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
 }
@@ -120,6 +177,15 @@ pub fn session_call_errhandler(mpi: &Mpi, session: c_int, code: c_int) -> Result
     mpi.anytime().errhandler_free(&mut handler)?;
     let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
     calls::dispatch(mpi, "MPI_Session_call_errhandler", Object::Session(session), &error, code);
+    Ok(())
+}
+
+pub fn file_call_errhandler(mpi: &Mpi, file: c_int, code: c_int) -> Result<()> {
+    // An object that does not exist is an error of this call.
+    let mut handler = mpi.file_get_errhandler(File(file as u32))?;
+    mpi.anytime().errhandler_free(&mut handler)?;
+    let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
+    calls::dispatch(mpi, "MPI_File_call_errhandler", Object::File(file), &error, code);
     Ok(())
 }
 

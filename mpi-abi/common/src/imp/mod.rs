@@ -8,6 +8,7 @@ pub mod convert;
 pub mod datatype;
 pub mod env;
 pub mod error;
+pub mod file;
 pub mod group;
 pub mod info;
 pub mod mpix;

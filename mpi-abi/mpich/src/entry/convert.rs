@@ -18,13 +18,13 @@ free! { MPI_Errhandler_fromint PMPI_Errhandler_fromint (errhandler: c_int) -> c_
     { imp::convert::errhandler_fromint(errhandler) } }
 free! { MPI_Errhandler_toint PMPI_Errhandler_toint (errhandler: c_int) -> c_int
     { imp::convert::errhandler_toint(errhandler) } }
-free! { MPI_File_c2f PMPI_File_c2f (file: File) -> c_int
+free! { MPI_File_c2f PMPI_File_c2f (file: CFile) -> c_int
     { imp::convert::file_c2f(file) } }
-free! { MPI_File_f2c PMPI_File_f2c (file: c_int) -> File
+free! { MPI_File_f2c PMPI_File_f2c (file: c_int) -> CFile
     { imp::convert::file_f2c(file) } }
-free! { MPI_File_fromint PMPI_File_fromint (file: c_int) -> File
+free! { MPI_File_fromint PMPI_File_fromint (file: c_int) -> CFile
     { imp::convert::file_fromint(file) } }
-free! { MPI_File_toint PMPI_File_toint (file: File) -> c_int
+free! { MPI_File_toint PMPI_File_toint (file: CFile) -> c_int
     { imp::convert::file_toint(file) } }
 free! { MPI_Group_c2f PMPI_Group_c2f (group: c_int) -> c_int
     { imp::convert::group_c2f(group) } }

@@ -2,182 +2,182 @@
 
 use crate::prelude::*;
 
-missing! { MPI_File_call_errhandler PMPI_File_call_errhandler (fh: File, errorcode: c_int)
-    on Object::File; (fh, errorcode) }
-missing! { MPI_File_close PMPI_File_close (fh: *mut File)
-    on Object::File; (fh) }
-missing! { MPI_File_create_errhandler PMPI_File_create_errhandler (file_errhandler_fn: Function, errhandler: *mut c_int)
-    on Object::None; (file_errhandler_fn, errhandler) }
-missing! { MPI_File_delete PMPI_File_delete (filename: *const c_char, info: c_int)
-    on Object::None; (filename, info) }
-missing! { MPI_File_get_amode PMPI_File_get_amode (fh: File, amode: *mut c_int)
-    on Object::File; (fh, amode) }
-missing! { MPI_File_get_atomicity PMPI_File_get_atomicity (fh: File, flag: *mut c_int)
-    on Object::File; (fh, flag) }
-missing! { MPI_File_get_byte_offset PMPI_File_get_byte_offset (fh: File, offset: i64, disp: *mut i64)
-    on Object::File; (fh, offset, disp) }
-missing! { MPI_File_get_errhandler PMPI_File_get_errhandler (file: File, errhandler: *mut c_int)
-    on Object::File; (file, errhandler) }
-missing! { MPI_File_get_group PMPI_File_get_group (fh: File, group: *mut c_int)
-    on Object::File; (fh, group) }
-missing! { MPI_File_get_info PMPI_File_get_info (fh: File, info_used: *mut c_int)
-    on Object::File; (fh, info_used) }
-missing! { MPI_File_get_position PMPI_File_get_position (fh: File, offset: *mut i64)
-    on Object::File; (fh, offset) }
-missing! { MPI_File_get_position_shared PMPI_File_get_position_shared (fh: File, offset: *mut i64)
-    on Object::File; (fh, offset) }
-missing! { MPI_File_get_size PMPI_File_get_size (fh: File, size: *mut i64)
-    on Object::File; (fh, size) }
-missing! { MPI_File_get_type_extent PMPI_File_get_type_extent (fh: File, datatype: c_int, extent: *mut isize)
-    on Object::File; (fh, datatype, extent) }
-missing! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c (fh: File, datatype: c_int, extent: *mut i64)
-    on Object::File; (fh, datatype, extent) }
-missing! { MPI_File_get_view PMPI_File_get_view (fh: File, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char)
-    on Object::File; (fh, disp, etype, filetype, datarep) }
-missing! { MPI_File_iread PMPI_File_iread (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_c PMPI_File_iread_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_all PMPI_File_iread_all (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_all_c PMPI_File_iread_all_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_at PMPI_File_iread_at (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iread_at_c PMPI_File_iread_at_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iread_at_all PMPI_File_iread_at_all (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iread_shared PMPI_File_iread_shared (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_shared_c PMPI_File_iread_shared_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite PMPI_File_iwrite (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_c PMPI_File_iwrite_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_all PMPI_File_iwrite_all (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_at PMPI_File_iwrite_at (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, offset, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_shared PMPI_File_iwrite_shared (fh: File, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
-    on Object::File; (fh, buf, count, datatype, request) }
-missing! { MPI_File_open PMPI_File_open (comm: c_int, filename: *const c_char, amode: c_int, info: c_int, fh: *mut File)
-    on Object::Comm(comm); (comm, filename, amode, info, fh) }
-missing! { MPI_File_preallocate PMPI_File_preallocate (fh: File, size: i64)
-    on Object::File; (fh, size) }
-missing! { MPI_File_read PMPI_File_read (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_c PMPI_File_read_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_all PMPI_File_read_all (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_all_c PMPI_File_read_all_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_all_begin PMPI_File_read_all_begin (fh: File, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_read_all_end PMPI_File_read_all_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_read_at PMPI_File_read_at (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_read_at_c PMPI_File_read_at_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_read_at_all PMPI_File_read_at_all (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_read_at_all_c PMPI_File_read_at_all_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin (fh: File, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, offset, buf, count, datatype) }
-missing! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c (fh: File, offset: i64, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, offset, buf, count, datatype) }
-missing! { MPI_File_read_at_all_end PMPI_File_read_at_all_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_read_ordered PMPI_File_read_ordered (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_ordered_c PMPI_File_read_ordered_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin (fh: File, buf: *mut c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_read_ordered_end PMPI_File_read_ordered_end (fh: File, buf: *mut c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_read_shared PMPI_File_read_shared (fh: File, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_shared_c PMPI_File_read_shared_c (fh: File, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_seek PMPI_File_seek (fh: File, offset: i64, whence: c_int)
-    on Object::File; (fh, offset, whence) }
-missing! { MPI_File_seek_shared PMPI_File_seek_shared (fh: File, offset: i64, whence: c_int)
-    on Object::File; (fh, offset, whence) }
-missing! { MPI_File_set_atomicity PMPI_File_set_atomicity (fh: File, flag: c_int)
-    on Object::File; (fh, flag) }
-missing! { MPI_File_set_errhandler PMPI_File_set_errhandler (file: File, errhandler: c_int)
-    on Object::File; (file, errhandler) }
-missing! { MPI_File_set_info PMPI_File_set_info (fh: File, info: c_int)
-    on Object::File; (fh, info) }
-missing! { MPI_File_set_size PMPI_File_set_size (fh: File, size: i64)
-    on Object::File; (fh, size) }
-missing! { MPI_File_set_view PMPI_File_set_view (fh: File, disp: i64, etype: c_int, filetype: c_int, datarep: *const c_char, info: c_int)
-    on Object::File; (fh, disp, etype, filetype, datarep, info) }
-missing! { MPI_File_sync PMPI_File_sync (fh: File)
-    on Object::File; (fh) }
-missing! { MPI_File_write PMPI_File_write (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_c PMPI_File_write_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_all PMPI_File_write_all (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_all_c PMPI_File_write_all_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_all_begin PMPI_File_write_all_begin (fh: File, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c (fh: File, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_write_all_end PMPI_File_write_all_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_write_at PMPI_File_write_at (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_write_at_c PMPI_File_write_at_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_write_at_all PMPI_File_write_at_all (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_write_at_all_c PMPI_File_write_at_all_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, offset, buf, count, datatype, status) }
-missing! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin (fh: File, offset: i64, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, offset, buf, count, datatype) }
-missing! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c (fh: File, offset: i64, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, offset, buf, count, datatype) }
-missing! { MPI_File_write_at_all_end PMPI_File_write_at_all_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_write_ordered PMPI_File_write_ordered (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_ordered_c PMPI_File_write_ordered_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin (fh: File, buf: *const c_void, count: c_int, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c (fh: File, buf: *const c_void, count: i64, datatype: c_int)
-    on Object::File; (fh, buf, count, datatype) }
-missing! { MPI_File_write_ordered_end PMPI_File_write_ordered_end (fh: File, buf: *const c_void, status: *mut MpiStatus)
-    on Object::File; (fh, buf, status) }
-missing! { MPI_File_write_shared PMPI_File_write_shared (fh: File, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_shared_c PMPI_File_write_shared_c (fh: File, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
-    on Object::File; (fh, buf, count, datatype, status) }
+entry! { MPI_File_call_errhandler PMPI_File_call_errhandler [let fh = file_in(fh);] (fh: CFile, errorcode: c_int)
+    on Object::File(file_in(fh)); |mpi| imp::file::file_call_errhandler(mpi, fh, errorcode) }
+entry! { MPI_File_close PMPI_File_close [let mut fh_io = OutFile::of(fh); let fh = fh_io.at();] (fh: *mut CFile)
+    on Object::File(OutFile::of(fh).number()); |mpi| { let mut fh_ = File(get(fh)? as u32); let done_ = mpi.file_close(&mut fh_); put(fh, fh_)?; done_ } }
+entry! { MPI_File_create_errhandler PMPI_File_create_errhandler [] (file_errhandler_fn: Function, errhandler: *mut c_int)
+    on Object::None; |mpi| { given(errhandler)?; imp::file::file_create_errhandler::<Interface>(mpi, file_errhandler_fn, errhandler) } }
+entry! { MPI_File_delete PMPI_File_delete [] (filename: *const c_char, info: c_int)
+    on Object::File(0); |mpi| mpi.file_delete(text(filename)?, Info(info as u32)) }
+entry! { MPI_File_get_amode PMPI_File_get_amode [let fh = file_in(fh);] (fh: CFile, amode: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(amode)?; let done_ = mpi.file_get_amode(File(fh as u32)); let amode_ = done_?; put(amode, amode_)?; Ok(()) } }
+entry! { MPI_File_get_atomicity PMPI_File_get_atomicity [let fh = file_in(fh);] (fh: CFile, flag: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(flag)?; let done_ = mpi.file_get_atomicity(File(fh as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+entry! { MPI_File_get_byte_offset PMPI_File_get_byte_offset [let fh = file_in(fh);] (fh: CFile, offset: i64, disp: *mut i64)
+    on Object::File(file_in(fh)); |mpi| { given(disp)?; let done_ = mpi.file_get_byte_offset(File(fh as u32), offset as i64); let disp_ = done_?; put(disp, disp_)?; Ok(()) } }
+entry! { MPI_File_get_errhandler PMPI_File_get_errhandler [let file = file_in(file);] (file: CFile, errhandler: *mut c_int)
+    on Object::File(file_in(file)); |mpi| { given(errhandler)?; let done_ = mpi.file_get_errhandler(File(file as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
+entry! { MPI_File_get_group PMPI_File_get_group [let fh = file_in(fh);] (fh: CFile, group: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(group)?; let done_ = mpi.file_get_group(File(fh as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+entry! { MPI_File_get_info PMPI_File_get_info [let fh = file_in(fh);] (fh: CFile, info_used: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(info_used)?; let done_ = mpi.file_get_info(File(fh as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
+entry! { MPI_File_get_position PMPI_File_get_position [let fh = file_in(fh);] (fh: CFile, offset: *mut i64)
+    on Object::File(file_in(fh)); |mpi| { given(offset)?; let done_ = mpi.file_get_position(File(fh as u32)); let offset_ = done_?; put(offset, offset_)?; Ok(()) } }
+missing! { MPI_File_get_position_shared PMPI_File_get_position_shared (fh: CFile, offset: *mut i64)
+    on Object::File(file_in(fh)); (fh, offset) }
+entry! { MPI_File_get_size PMPI_File_get_size [let fh = file_in(fh);] (fh: CFile, size: *mut i64)
+    on Object::File(file_in(fh)); |mpi| { given(size)?; let done_ = mpi.file_get_size(File(fh as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
+entry! { MPI_File_get_type_extent PMPI_File_get_type_extent [let fh = file_in(fh);] (fh: CFile, datatype: c_int, extent: *mut isize)
+    on Object::File(file_in(fh)); |mpi| { given(extent)?; let done_ = mpi.file_get_type_extent(File(fh as u32), Datatype(datatype as u32)); let extent_ = done_?; put(extent, extent_)?; Ok(()) } }
+entry! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c [let fh = file_in(fh);] (fh: CFile, datatype: c_int, extent: *mut i64)
+    on Object::File(file_in(fh)); |mpi| { given(extent)?; let done_ = mpi.file_get_type_extent(File(fh as u32), Datatype(datatype as u32)); let extent_ = done_?; put(extent, extent_)?; Ok(()) } }
+entry! { MPI_File_get_view PMPI_File_get_view [let fh = file_in(fh);] (fh: CFile, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char)
+    on Object::File(file_in(fh)); |mpi| { given(disp)?; given(etype)?; given(filetype)?; let done_ = imp::file::file_get_view(mpi, fh, disp, etype, filetype, datarep); if done_.is_err() { put(etype, Datatype::NULL)?; } if done_.is_err() { put(filetype, Datatype::NULL)?; } done_ } }
+entry! { MPI_File_iread PMPI_File_iread [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_c PMPI_File_iread_c [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_all PMPI_File_iread_all [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_all_c PMPI_File_iread_all_c [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_at PMPI_File_iread_at [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_at_c PMPI_File_iread_at_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_at_all PMPI_File_iread_at_all [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+missing! { MPI_File_iread_shared PMPI_File_iread_shared (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, request) }
+missing! { MPI_File_iread_shared_c PMPI_File_iread_shared_c (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, request) }
+entry! { MPI_File_iwrite PMPI_File_iwrite [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_c PMPI_File_iwrite_c [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_all PMPI_File_iwrite_all [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_at PMPI_File_iwrite_at [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+missing! { MPI_File_iwrite_shared PMPI_File_iwrite_shared (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, request) }
+missing! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, request: *mut c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, request) }
+entry! { MPI_File_open PMPI_File_open [let mut fh_io = OutFile::new(fh); let fh = fh_io.at();] (comm: c_int, filename: *const c_char, amode: c_int, info: c_int, fh: *mut CFile)
+    on Object::File(0); |mpi| { given(fh)?; let done_ = mpi.file_open(Comm(comm as u32), text(filename)?, amode, Info(info as u32)); let fh_ = done_?; put(fh, fh_)?; Ok(()) } }
+entry! { MPI_File_preallocate PMPI_File_preallocate [let fh = file_in(fh);] (fh: CFile, size: i64)
+    on Object::File(file_in(fh)); |mpi| mpi.file_preallocate(File(fh as u32), size as i64) }
+entry! { MPI_File_read PMPI_File_read [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_c PMPI_File_read_c [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_all PMPI_File_read_all [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_all_c PMPI_File_read_all_c [let fh = file_in(fh);] (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+missing! { MPI_File_read_all_begin PMPI_File_read_all_begin (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_read_all_end PMPI_File_read_all_end (fh: CFile, buf: *mut c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+entry! { MPI_File_read_at PMPI_File_read_at [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_at_c PMPI_File_read_at_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_at_all PMPI_File_read_at_all [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_at_all_c PMPI_File_read_at_all_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+missing! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin (fh: CFile, offset: i64, buf: *mut c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, offset, buf, count, datatype) }
+missing! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c (fh: CFile, offset: i64, buf: *mut c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, offset, buf, count, datatype) }
+missing! { MPI_File_read_at_all_end PMPI_File_read_at_all_end (fh: CFile, buf: *mut c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+missing! { MPI_File_read_ordered PMPI_File_read_ordered (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_read_ordered_c PMPI_File_read_ordered_c (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_read_ordered_end PMPI_File_read_ordered_end (fh: CFile, buf: *mut c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+missing! { MPI_File_read_shared PMPI_File_read_shared (fh: CFile, buf: *mut c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_read_shared_c PMPI_File_read_shared_c (fh: CFile, buf: *mut c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+entry! { MPI_File_seek PMPI_File_seek [let fh = file_in(fh);] (fh: CFile, offset: i64, whence: c_int)
+    on Object::File(file_in(fh)); |mpi| mpi.file_seek(File(fh as u32), offset as i64, whence) }
+missing! { MPI_File_seek_shared PMPI_File_seek_shared (fh: CFile, offset: i64, whence: c_int)
+    on Object::File(file_in(fh)); (fh, offset, whence) }
+entry! { MPI_File_set_atomicity PMPI_File_set_atomicity [let fh = file_in(fh);] (fh: CFile, flag: c_int)
+    on Object::File(file_in(fh)); |mpi| mpi.file_set_atomicity(File(fh as u32), flag) }
+entry! { MPI_File_set_errhandler PMPI_File_set_errhandler [let file = file_in(file);] (file: CFile, errhandler: c_int)
+    on Object::File(file_in(file)); |mpi| mpi.file_set_errhandler(File(file as u32), Errhandler(errhandler as u32)) }
+entry! { MPI_File_set_info PMPI_File_set_info [let fh = file_in(fh);] (fh: CFile, info: c_int)
+    on Object::File(file_in(fh)); |mpi| mpi.file_set_info(File(fh as u32), Info(info as u32)) }
+entry! { MPI_File_set_size PMPI_File_set_size [let fh = file_in(fh);] (fh: CFile, size: i64)
+    on Object::File(file_in(fh)); |mpi| mpi.file_set_size(File(fh as u32), size as i64) }
+entry! { MPI_File_set_view PMPI_File_set_view [let fh = file_in(fh);] (fh: CFile, disp: i64, etype: c_int, filetype: c_int, datarep: *const c_char, info: c_int)
+    on Object::File(file_in(fh)); |mpi| mpi.file_set_view(File(fh as u32), disp as i64, Datatype(etype as u32), Datatype(filetype as u32), text(datarep)?, Info(info as u32)) }
+entry! { MPI_File_sync PMPI_File_sync [let fh = file_in(fh);] (fh: CFile)
+    on Object::File(file_in(fh)); |mpi| mpi.file_sync(File(fh as u32)) }
+entry! { MPI_File_write PMPI_File_write [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_c PMPI_File_write_c [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_all PMPI_File_write_all [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_all_c PMPI_File_write_all_c [let fh = file_in(fh);] (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+missing! { MPI_File_write_all_begin PMPI_File_write_all_begin (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c (fh: CFile, buf: *const c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_write_all_end PMPI_File_write_all_end (fh: CFile, buf: *const c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+entry! { MPI_File_write_at PMPI_File_write_at [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_at_c PMPI_File_write_at_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_at_all PMPI_File_write_at_all [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_at_all_c PMPI_File_write_at_all_c [let fh = file_in(fh);] (fh: CFile, offset: i64, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+missing! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin (fh: CFile, offset: i64, buf: *const c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, offset, buf, count, datatype) }
+missing! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c (fh: CFile, offset: i64, buf: *const c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, offset, buf, count, datatype) }
+missing! { MPI_File_write_at_all_end PMPI_File_write_at_all_end (fh: CFile, buf: *const c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+missing! { MPI_File_write_ordered PMPI_File_write_ordered (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_write_ordered_c PMPI_File_write_ordered_c (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c (fh: CFile, buf: *const c_void, count: i64, datatype: c_int)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype) }
+missing! { MPI_File_write_ordered_end PMPI_File_write_ordered_end (fh: CFile, buf: *const c_void, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, status) }
+missing! { MPI_File_write_shared PMPI_File_write_shared (fh: CFile, buf: *const c_void, count: c_int, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
+missing! { MPI_File_write_shared_c PMPI_File_write_shared_c (fh: CFile, buf: *const c_void, count: i64, datatype: c_int, status: *mut MpiStatus)
+    on Object::File(file_in(fh)); (fh, buf, count, datatype, status) }
 missing! { MPI_Register_datarep PMPI_Register_datarep (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
     on Object::None; (datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state) }
 missing! { MPI_Register_datarep_c PMPI_Register_datarep_c (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)

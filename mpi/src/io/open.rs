@@ -1,0 +1,239 @@
+//! Opening, closing and deleting files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::Mutex;
+
+use super::file::{Entry, OpenFile, Settings};
+use super::hints::Hints;
+use super::port::{Collective, Port};
+use super::storage::{self, Disk, Storage};
+use super::view::View;
+use crate::comm::CommCore;
+use crate::consts::{
+    MODE_APPEND, MODE_CREATE, MODE_DELETE_ON_CLOSE, MODE_EXCL, MODE_RDONLY, MODE_RDWR, MODE_SEQUENTIAL,
+    MODE_UNIQUE_OPEN, MODE_WRONLY,
+};
+use crate::context::{Agreement, channels};
+use crate::errh::Handler;
+use crate::error::{Class, MpiError, Result};
+use crate::exchange::Party;
+use crate::handle::{Comm, Datatype, File, Info};
+use crate::instance::{Mpi, State};
+use crate::status::Status;
+
+/// `MPI_BYTE`.
+const BYTE: Datatype = Datatype(0x4c00_010d);
+
+/// Returns the name of the file that a name means: before it may stand the kind of its file system,
+/// which is found out without it.
+fn bare(name: &str) -> Result<&str> {
+    let name = match name.split_once(':') {
+        Some((kind @ ("ufs" | "nfs" | "file" | "testfs"), rest)) if kind != "testfs" => rest,
+        _ => name,
+    };
+    if name.is_empty() || name.contains('\0') {
+        return Err(MpiError::new(Class::BAD_FILE, format!("{name:?} is no name of a file; give its path")));
+    }
+    Ok(name)
+}
+
+fn bad_mode(text: &str) -> Result<()> {
+    Err(MpiError::new(Class::AMODE, text))
+}
+
+/// Checks an access mode.
+fn check_mode(amode: i32) -> Result<()> {
+    const ALL: i32 = MODE_CREATE
+        | MODE_RDONLY
+        | MODE_WRONLY
+        | MODE_RDWR
+        | MODE_DELETE_ON_CLOSE
+        | MODE_UNIQUE_OPEN
+        | MODE_EXCL
+        | MODE_APPEND
+        | MODE_SEQUENTIAL;
+    if amode & !ALL != 0 {
+        return bad_mode(&format!(
+            "amode {amode:#x} has bits that are no access mode; join MPI_MODE_ constants"
+        ));
+    }
+    if (amode & (MODE_RDONLY | MODE_WRONLY | MODE_RDWR)).count_ones() != 1 {
+        return bad_mode("amode has exactly one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR");
+    }
+    if amode & MODE_RDONLY != 0 && amode & (MODE_CREATE | MODE_EXCL) != 0 {
+        return bad_mode("amode has MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL, which write");
+    }
+    if amode & MODE_RDWR != 0 && amode & MODE_SEQUENTIAL != 0 {
+        return bad_mode(
+            "amode has both MPI_MODE_RDWR and MPI_MODE_SEQUENTIAL; a sequential file is read or written",
+        );
+    }
+    Ok(())
+}
+
+/// The arguments of an open that are needed at its steps.
+struct Wanted {
+    name: String,
+    amode: i32,
+    /// The opened file, once it is.
+    opened: Mutex<Option<Box<dyn Storage>>>,
+}
+
+/// Opens a file in all processes: first at rank 0, which creates it.
+async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<Status> {
+    port.settle(checked).await?;
+    port.same("amode", wanted.amode.into()).await?;
+    for turn in [true, false] {
+        let mine = (port.me == 0) == turn;
+        let this = Arc::clone(&wanted);
+        let result = port
+            .outside(move || {
+                if mine {
+                    let create = turn && this.amode & MODE_CREATE != 0;
+                    let made = storage::open(&this.name, this.amode, create, this.amode & MODE_EXCL != 0)?;
+                    *this.opened.lock() = Some(made);
+                }
+                Ok(())
+            })
+            .await;
+        if let Err(e) = port.settle(result).await {
+            wanted.opened.lock().take();
+            return Err(e);
+        }
+    }
+    Ok(Status::EMPTY)
+}
+
+/// Closes a file in all processes, and deletes it if it was opened so.
+async fn close(port: Port, file: Arc<OpenFile>, name: String) -> Result<Status> {
+    let gone = file.disk.lock().take();
+    let closed = port
+        .outside(move || match gone.map(Arc::try_unwrap) {
+            Some(Ok(disk)) => disk.close(),
+            // An access of another thread goes on with it.
+            _ => Ok(()),
+        })
+        .await;
+    let closed = port.settle(closed).await;
+    let delete = port.me == 0 && file.amode & MODE_DELETE_ON_CLOSE != 0;
+    let deleted = port.outside(move || if delete { storage::delete(&name) } else { Ok(()) }).await;
+    let deleted = port.settle(deleted).await;
+    closed.and(deleted).map(|()| Status::EMPTY)
+}
+
+impl Mpi {
+    /// Makes the group of a file, with a context of its own.
+    fn file_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
+        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
+        let id = self.agree(Agreement::new(Party::of_all(&parent), true))?;
+        self.with(|s| {
+            let channels = channels(&mut s.dev, id)?;
+            let core = CommCore::intra(id, channels, Arc::clone(parent.group()), parent.rank());
+            Ok(Arc::new(core))
+        })
+    }
+
+    fn end_file_core(&self, core: Arc<CommCore>) -> Result<()> {
+        self.with(|s| {
+            s.objects.contexts.give_back(core, Handler::Return);
+            Ok(())
+        })
+    }
+
+    /// Opens a file in all processes of a communicator (`MPI_File_open`).
+    ///
+    /// # Errors
+    /// In all processes, whichever has failed: a bad handle, name or access mode, or another one
+    /// than others give; what the file system says.
+    pub fn file_open(&self, comm: Comm, filename: &str, amode: i32, info: Info) -> Result<File> {
+        let core = self.file_core(comm)?;
+        let mut hints = Hints::default();
+        let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
+        let name = bare(filename);
+        let checked = check_mode(amode).and(name.clone().map(|_| ())).and(pairs.clone().map(|_| ()));
+        hints.take(&pairs.unwrap_or_default());
+        let name = name.unwrap_or_default().to_owned();
+        let wanted = Arc::new(Wanted { name: name.clone(), amode, opened: Mutex::new(None) });
+        let mut task = Collective::blocking(&core, 0, |port| open(port, Arc::clone(&wanted), checked));
+        let done = self.run_task(&mut task);
+        drop(task);
+        let opened = done.and_then(|_| {
+            let storage = wanted.opened.lock().take();
+            let disk = storage.map(|storage| Disk::new(&name, storage));
+            self.file_made(&core, &name, amode, hints, disk)
+        });
+        if opened.is_err() {
+            self.end_file_core(core)?;
+        }
+        opened
+    }
+
+    /// Adds an open file.
+    fn file_made(
+        &self,
+        core: &Arc<CommCore>,
+        name: &str,
+        amode: i32,
+        hints: Hints,
+        disk: Option<Disk>,
+    ) -> Result<File> {
+        let end = match &disk {
+            Some(disk) if amode & MODE_APPEND != 0 => disk.len()?,
+            _ => 0,
+        };
+        self.with(|s| {
+            let State { objects, .. } = s;
+            let byte = objects.types.desc(BYTE)?;
+            let view = Arc::new(View::new(0, &byte, &byte, "native")?);
+            let settings = Settings { view, position: end, atomic: false, hints };
+            let file = Arc::new(OpenFile {
+                core: Arc::clone(core),
+                amode,
+                name: name.to_owned(),
+                disk: Mutex::new(disk.map(Arc::new)),
+                settings: Mutex::new(settings),
+                handle: AtomicU32::new(0),
+            });
+            let errhandler = objects.files.errhandler;
+            objects.anytime.errhandlers().hold(errhandler)?;
+            let handle = objects.files.table.insert(Entry { file: Arc::clone(&file), errhandler })?;
+            file.handle.store(handle.0, Ordering::Relaxed);
+            Ok(handle)
+        })
+    }
+
+    /// Closes a file in all processes and sets the handle to null (`MPI_File_close`).
+    ///
+    /// # Errors
+    /// A bad handle; what the file system says: the file is closed all the same.
+    pub fn file_close(&self, fh: &mut File) -> Result<()> {
+        let file = self.with(|s| s.objects.files.get(*fh))?;
+        let (core, name) = (Arc::clone(&file.core), file.name.clone());
+        let mut task = Collective::blocking(&core, fh.0, |port| close(port, file, name));
+        let done = self.run_task(&mut task);
+        drop(task);
+        self.with(|s| {
+            let gone = s.objects.files.table.remove(*fh)?;
+            s.objects.anytime.errhandlers().release(gone.errhandler);
+            *fh = File::NULL;
+            Ok(())
+        })?;
+        self.end_file_core(core)?;
+        // Its handler is gone with it.
+        done.map(|_| ()).map_err(|mut e| {
+            e.comm = None;
+            e
+        })
+    }
+
+    /// Deletes a file (`MPI_File_delete`).
+    ///
+    /// # Errors
+    /// A bad name or info; what the file system says.
+    pub fn file_delete(&self, filename: &str, info: Info) -> Result<()> {
+        self.with(|s| s.objects.anytime.infos().pairs(info).map(|_| ()))?;
+        storage::delete(bare(filename)?)
+    }
+}
