@@ -73,5 +73,6 @@ pub use errh::{Handler, UserErrhandler};
 pub use error::{Class, Codes, MpiError, Result};
 pub use greq::GreqFunctions;
 pub use instance::Mpi;
+pub use io::UserDatarep;
 pub use netmod_core::tell::on_stderr;
 pub use status::Status;

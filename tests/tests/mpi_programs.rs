@@ -101,6 +101,20 @@ fn errors_that_the_program_adds_and_removes() {
 }
 
 #[test]
+fn files_by_every_kind_of_access() {
+    let test = "files_by_every_kind_of_access";
+    let file = std::env::temp_dir().join(format!("netmod-files-{}", std::process::id()));
+    for (abi, ranks) in [(Abi::Mpich, 3), (Abi::Standard, 3), (Abi::Mpich, 1)] {
+        let program = prefix().compiled_for(abi, "files.c");
+        for starter in STARTERS {
+            let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
+            run(job.arg(&file)).expect_ok("files", ranks);
+            assert!(!file.exists(), "the program has deleted {}", file.display());
+        }
+    }
+}
+
+#[test]
 fn messages_of_every_length_over_each_netmod() {
     let test = "messages_of_every_length_over_each_netmod";
     let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };

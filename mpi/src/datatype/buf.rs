@@ -121,6 +121,18 @@ impl Bound {
         &self.desc
     }
 
+    /// Returns the number of elements.
+    #[inline]
+    pub(super) fn count(&self) -> u64 {
+        self.count as u64
+    }
+
+    /// Returns the address, and the number of elements.
+    #[inline]
+    pub(crate) fn raw(&self) -> (*mut u8, i64) {
+        (self.at, self.count as i64)
+    }
+
     /// Returns the data.
     #[inline]
     pub fn segment(&self) -> Segment {

@@ -40,6 +40,16 @@ pub(super) fn write(disk: &Disk, at: At<'_>, hints: &Hints, atomic: bool, data: 
     if atomic { disk.locked(Lock::Exclusive, &span, &mut access) } else { access() }
 }
 
+/// Works like [`write`] for data that was packed.
+///
+/// # Errors
+/// As [`write`].
+pub(super) fn write_packed(disk: &Disk, at: At<'_>, hints: &Hints, atomic: bool, bytes: &[u8]) -> Result<()> {
+    let span = at.view.span(at.data, bytes.len() as u64)?;
+    let access = || write_bytes(disk, at, hints, bytes);
+    if atomic { disk.locked(Lock::Exclusive, &span, access) } else { access() }
+}
+
 /// Writes bytes to the parts that a view shows.
 fn write_bytes(disk: &Disk, at: At<'_>, hints: &Hints, bytes: &[u8]) -> Result<()> {
     let len = bytes.len() as u64;
@@ -100,6 +110,22 @@ pub(super) fn read(
             Ok(got)
         })
     };
+    if atomic { disk.locked(Lock::Shared, &span, &mut access) } else { access() }
+}
+
+/// Works like [`read`] for data that is unpacked later.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_packed(
+    disk: &Disk,
+    at: At<'_>,
+    hints: &Hints,
+    atomic: bool,
+    room: &mut [u8],
+) -> Result<usize> {
+    let span = at.view.span(at.data, room.len() as u64)?;
+    let mut access = || read_bytes(disk, at, hints, room);
     if atomic { disk.locked(Lock::Shared, &span, &mut access) } else { access() }
 }
 

@@ -4,19 +4,20 @@ use std::sync::Arc;
 
 use super::file::OpenFile;
 use super::port::{Collective, Port};
+use super::rep::{Rep, UserDatarep};
 use super::storage::Disk;
 use super::view::View;
 use crate::consts::{
     DISPLACEMENT_CURRENT, MAX_DATAREP_STRING, MODE_SEQUENTIAL, SEEK_CUR, SEEK_END, SEEK_SET,
 };
-use crate::datatype::TypeDesc;
+use crate::datatype::{TypeDesc, external};
 use crate::errh::{Handler, UserErrhandler};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Datatype, Errhandler, File, Group, Info};
 use crate::instance::{Mpi, State};
 use crate::status::Status;
 
-/// The representations of data that are known: both have it as memory does.
+/// The representations that have data as memory does.
 const NATIVE: [&str; 2] = ["native", "internal"];
 
 /// Changes a file in all processes, all of which give the same size: rank 0 does it.
@@ -186,13 +187,17 @@ impl Mpi {
     ) -> Result<()> {
         let file = self.open_file(fh)?;
         let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
+        let own_file = Arc::clone(&file);
         let view = self.made_view(&file, disp, [etype, filetype], datarep);
         let own = pairs.clone().and(view.clone().map(|_| ()));
         let unit = view.as_ref().map_or(0, |view| view.unit().cast_signed());
         self.with_all(&file, |port| async move {
             port.settle(own).await?;
             port.same("the number of bytes of the etype", unit).await?;
-            Ok(Status::EMPTY)
+            let first = port.me == 0;
+            let reset = port.outside(move || if first { own_file.shared.set(0) } else { Ok(()) }).await;
+            // Nobody has to use the shared file pointer; who does is told why there is none.
+            port.numbers(reset.map_or(1, |()| 0)).await.map(|_| Status::EMPTY)
         })?;
         let mut settings = file.settings.lock();
         settings.hints.take(&pairs?);
@@ -207,15 +212,91 @@ impl Mpi {
             let text = "MPI_DISPLACEMENT_CURRENT is for files that are open with MPI_MODE_SEQUENTIAL; give a number of bytes";
             return Err(MpiError::new(Class::ARG, text));
         }
-        let disp = file.natural("the displacement of the view", disp)?;
-        if datarep.len() >= MAX_DATAREP_STRING || !NATIVE.contains(&datarep) {
-            let text = format!("the data representation {datarep:?} is not known; give native or internal");
-            return Err(MpiError::new(Class::UNSUPPORTED_DATAREP, text));
-        }
+        let disp = match disp {
+            DISPLACEMENT_CURRENT => {
+                let view = Arc::clone(&file.settings.lock().view);
+                view.byte_offset(file.shared.get()?)?
+            }
+            disp => file.natural("the displacement of the view", disp)?,
+        };
+        let rep = self.representation(datarep)?;
         let find = |s: &mut State, handle| s.objects.types.committed(handle, 1).map(Arc::clone);
         let [etype, filetype] = types;
         let (etype, filetype) = self.with(|s| Ok((find(s, etype)?, find(s, filetype)?)))?;
-        View::new(disp, &etype, &filetype, datarep)
+        View::new(disp, &etype, &filetype, rep, datarep)
+    }
+
+    /// Returns the data representation of a name.
+    fn representation(&self, name: &str) -> Result<Rep> {
+        if NATIVE.contains(&name) {
+            return Ok(Rep::Native);
+        }
+        if name == external::NAME {
+            return Ok(Rep::External32);
+        }
+        let found = self.with(|s| {
+            let all = &s.objects.files.datareps;
+            Ok(all.iter().find(|(known, _)| known == name).map(|(_, functions)| Arc::clone(functions)))
+        })?;
+        found.map(Rep::User).ok_or_else(|| {
+            let text = format!(
+                "the data representation {name:?} is not known; give native, internal, external32, or one of \
+                 MPI_Register_datarep"
+            );
+            MpiError::new(Class::UNSUPPORTED_DATAREP, text)
+        })
+    }
+
+    /// Adds a data representation of the program (`MPI_Register_datarep`), which stays.
+    ///
+    /// # Errors
+    /// A name that is too long, or that one has already.
+    pub fn register_datarep(&self, name: &str, functions: Arc<dyn UserDatarep>) -> Result<()> {
+        if name.is_empty() || name.len() >= MAX_DATAREP_STRING {
+            let text = format!(
+                "the name of the data representation has {} bytes; it has from 1 to {}",
+                name.len(),
+                MAX_DATAREP_STRING - 1
+            );
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        self.with(|s| {
+            let all = &mut s.objects.files.datareps;
+            if NATIVE.contains(&name) || name == external::NAME || all.iter().any(|(known, _)| known == name)
+            {
+                let text =
+                    format!("the data representation {name:?} is registered already; give another name");
+                return Err(MpiError::new(Class::DUP_DATAREP, text));
+            }
+            all.push((name.to_owned(), functions));
+            Ok(())
+        })
+    }
+
+    /// Moves the shared file pointer (`MPI_File_seek_shared`).
+    ///
+    /// # Errors
+    /// In all processes: a bad `whence` or place, or others than others give; if there is no shared
+    /// file pointer.
+    pub fn file_seek_shared(&self, fh: File, offset: i64, whence: i32) -> Result<()> {
+        let file = self.open_file(fh)?;
+        let own = Arc::clone(&file);
+        self.with_all(&file, |port| async move {
+            port.same("offset", offset).await?;
+            port.same("whence", whence.into()).await?;
+            let first = port.me == 0;
+            let moved =
+                port.outside(move || if first { own.seek_shared(offset, whence) } else { Ok(()) }).await;
+            port.settle(moved).await.map(|()| Status::EMPTY)
+        })
+    }
+
+    /// Returns the shared file pointer in etypes (`MPI_File_get_position_shared`).
+    ///
+    /// # Errors
+    /// A bad handle; if there is no shared file pointer.
+    pub fn file_get_position_shared(&self, fh: File) -> Result<i64> {
+        self.on_file(fh, |file| file.shared.get().map(u64::cast_signed))
     }
 
     /// Returns the view: displacement, etype, filetype and data representation
@@ -276,10 +357,10 @@ impl Mpi {
     /// # Errors
     /// A bad handle.
     pub fn file_get_type_extent(&self, fh: File, datatype: Datatype) -> Result<i64> {
-        self.with(|s| {
-            s.objects.files.get(fh)?;
-            Ok(s.objects.types.get(datatype)?.desc.extent())
-        })
+        let (file, desc) = self.with(|s| Ok((s.objects.files.get(fh)?, s.objects.types.desc(datatype))))?;
+        let rep = file.settings.lock().view.rep.clone();
+        let extent = desc.and_then(|desc| rep.in_file(&desc)).map(|desc| desc.extent());
+        extent.map_err(|e| file.raised(e))
     }
 
     /// Creates an error handler of a function (`MPI_File_create_errhandler`).
@@ -333,6 +414,14 @@ impl Mpi {
 }
 
 impl OpenFile {
+    /// Moves the shared file pointer.
+    ///
+    /// # Errors
+    /// As [`OpenFile::sought`]; if there is no shared file pointer.
+    fn seek_shared(&self, offset: i64, whence: i32) -> Result<()> {
+        self.shared.update(|old| self.sought(offset, whence, old)).map(|_| ())
+    }
+
     /// Returns the place of a seek, in etypes.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Data access: reads and writes of one process, and of all.
+//! An access to a file: what it needs, and how one process makes it alone.
 
 use std::sync::Arc;
 
@@ -7,92 +7,264 @@ use netmod_core::Segment;
 use super::access::{self, At};
 use super::file::OpenFile;
 use super::hints::Hints;
-use super::port::{Collective, Port};
+use super::rep::Converted;
 use super::storage::Disk;
 use super::view::View;
-use crate::datatype::{Bound, Buf};
+use crate::datatype::Bound;
 use crate::error::{Class, MpiError, Result};
-use crate::handle::{File, Request};
-use crate::instance::Mpi;
-use crate::request::Kind;
+use crate::handle::Datatype;
 use crate::status::Status;
 
 /// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Read,
     Write,
 }
 
 /// The place of an access.
-#[derive(Clone, Copy, Debug)]
-enum Where {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Where {
     /// An offset, in etypes.
     Offset(i64),
     /// The individual file pointer.
     Pointer,
+    /// The shared file pointer.
+    Shared,
 }
 
-/// An access that was checked: everything that is needed without the lock.
-struct Access {
-    way: Way,
-    disk: Arc<Disk>,
-    view: Arc<View>,
-    hints: Hints,
-    atomic: bool,
-    /// Number of the first byte of data in the view.
-    data: u64,
-    memory: Bound,
+/// The memory of an access.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// It has the bytes of the file.
+    Plain(Bound),
+    Converted(Converted),
 }
 
-impl Access {
-    /// Moves the data.
-    fn run(&self) -> Result<Status> {
-        let at = At { view: &self.view, data: self.data };
-        let mut memory: Segment = self.memory.segment();
-        let moved = match self.way {
-            Way::Read => access::read(&self.disk, at, &self.hints, self.atomic, &mut memory)?,
-            Way::Write => {
-                let all = memory.remaining();
-                access::write(&self.disk, at, &self.hints, self.atomic, &mut memory).map(|()| all)?
-            }
-        };
-        Ok(Status { count_bytes: moved as i64, ..Status::EMPTY })
+impl Data {
+    /// Returns the bytes that the data has in the file.
+    fn len(&self) -> u64 {
+        match self {
+            Data::Plain(memory) => memory.segment().total() as u64,
+            Data::Converted(converted) => converted.len(),
+        }
     }
 }
 
+/// An access that was checked, without its place: everything that is needed without the lock.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub way: Way,
+    pub disk: Arc<Disk>,
+    pub view: Arc<View>,
+    pub hints: Hints,
+    pub atomic: bool,
+    pub memory: Data,
+}
+
+/// An access that was checked.
+#[derive(Debug)]
+pub(super) struct Access {
+    pub of: Checked,
+    /// Number of the first byte of data in the view.
+    pub data: u64,
+}
+
+/// The bytes of an access as they stand in the file: in memory, or converted.
+pub(super) enum Stream {
+    Memory(Segment),
+    Packed(Vec<u8>),
+}
+
+impl Checked {
+    /// Returns the bytes of data in the file.
+    pub(super) fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    /// Returns the number of etypes.
+    pub(super) fn etypes(&self) -> u64 {
+        self.len() / self.view.unit()
+    }
+
+    /// Returns the access at an offset in etypes.
+    ///
+    /// # Errors
+    /// An access beyond all files.
+    pub(super) fn at(self, offset: u64) -> Result<Access> {
+        let data = self.view.span_of_access(offset, self.len())?;
+        Ok(Access { of: self, data })
+    }
+}
+
+impl Access {
+    fn at(&self) -> At<'_> {
+        At { view: &self.of.view, data: self.data }
+    }
+
+    /// Makes the access alone. Nothing may be locked, since functions of the program may be called.
+    ///
+    /// # Errors
+    /// Those of the file system, and of the representation.
+    pub(super) fn run(&self) -> Result<Status> {
+        let Checked { way, disk, hints, atomic, memory, .. } = &self.of;
+        let moved = match (way, memory) {
+            (Way::Write, Data::Plain(memory)) => {
+                access::write(disk, self.at(), hints, *atomic, &mut memory.segment())?;
+                memory.segment().total()
+            }
+            (Way::Write, Data::Converted(converted)) => {
+                access::write_packed(disk, self.at(), hints, *atomic, &converted.to_file()?)?;
+                return Ok(self.written());
+            }
+            (Way::Read, Data::Plain(memory)) => {
+                access::read(disk, self.at(), hints, *atomic, &mut memory.segment())?
+            }
+            (Way::Read, Data::Converted(converted)) => {
+                let mut room = self.room(converted.len())?;
+                let got = access::read_packed(disk, self.at(), hints, *atomic, &mut room)?;
+                converted.set(&mut room[..got])?
+            }
+        };
+        Ok(status(moved))
+    }
+
+    /// Returns the status of a write that has succeeded.
+    pub(super) fn written(&self) -> Status {
+        match &self.of.memory {
+            Data::Plain(memory) => status(memory.segment().total()),
+            Data::Converted(converted) => status(converted.memory.segment().total()),
+        }
+    }
+
+    fn room(&self, len: u64) -> Result<Vec<u8>> {
+        let mut room = Vec::new();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        room.try_reserve_exact(len).map_err(|e| {
+            MpiError::new(Class::NO_MEM, format!("{len} bytes for the data in its form in the file: {e}"))
+        })?;
+        room.resize(len, 0);
+        Ok(room)
+    }
+
+    /// Returns the bytes of the access. Nothing may be locked.
+    ///
+    /// # Errors
+    /// Those of the representation; no memory.
+    pub(super) fn stream(&self) -> Result<Stream> {
+        match (&self.of.memory, self.of.way) {
+            (Data::Plain(memory), _) => Ok(Stream::Memory(memory.segment())),
+            (Data::Converted(converted), Way::Write) => converted.to_file().map(Stream::Packed),
+            (Data::Converted(converted), Way::Read) => self.room(converted.len()).map(Stream::Packed),
+        }
+    }
+
+    /// Ends a read whose first bytes came into a stream. Nothing may be locked.
+    ///
+    /// # Errors
+    /// Those of the representation.
+    pub(super) fn take(&self, stream: Stream, got: usize) -> Result<Status> {
+        match (&self.of.memory, stream) {
+            (Data::Converted(converted), Stream::Packed(mut bytes)) => {
+                converted.set(&mut bytes[..got]).map(status)
+            }
+            _ => Ok(status(got)),
+        }
+    }
+}
+
+impl Stream {
+    /// Returns a part of the bytes of a write.
+    pub(super) fn part(&mut self, from: usize, len: usize) -> Vec<u8> {
+        match self {
+            Stream::Packed(bytes) => bytes[from..from + len].to_vec(),
+            Stream::Memory(memory) => {
+                let mut part = Vec::new();
+                memory.seek(from);
+                memory.pack_vec(len, &mut part);
+                part
+            }
+        }
+    }
+
+    /// Sets a part of the bytes of a read.
+    pub(super) fn set(&mut self, from: usize, part: &[u8]) {
+        match self {
+            Stream::Packed(bytes) => bytes[from..from + part.len()].copy_from_slice(part),
+            Stream::Memory(memory) => {
+                memory.seek(from);
+                memory.unpack(netmod_core::RxBytes::from_slice(part));
+            }
+        }
+    }
+}
+
+/// Returns the status of an access that has moved so many bytes of memory.
+fn status(bytes: usize) -> Status {
+    Status { count_bytes: bytes as i64, ..Status::EMPTY }
+}
+
 impl OpenFile {
-    /// Checks an access, and moves the individual file pointer behind what it accesses.
+    /// Checks an access.
     ///
     /// # Errors
     /// What the file's mode or view does not permit.
-    fn access(&self, way: Way, place: Where, memory: Bound) -> Result<Access> {
+    pub(super) fn checked(
+        &self,
+        way: Way,
+        place: Where,
+        memory: Bound,
+        datatype: Datatype,
+    ) -> Result<Checked> {
         match way {
             Way::Read => self.check_readable()?,
             Way::Write => self.check_writable()?,
         }
-        self.check_random()?;
-        let mut settings = self.settings.lock();
-        let view = Arc::clone(&settings.view);
-        let bytes = memory.segment().total() as u64;
+        if place != Where::Shared {
+            self.check_random()?;
+        }
+        let (view, hints, atomic) = {
+            let settings = self.settings.lock();
+            (Arc::clone(&settings.view), settings.hints.clone(), settings.atomic)
+        };
+        let memory = match view.rep.converts(way == Way::Read) {
+            false => Data::Plain(memory),
+            true => {
+                let element = view.rep.in_file(memory.desc())?.size() as u64;
+                Data::Converted(Converted { rep: view.rep.clone(), memory, datatype, element })
+            }
+        };
+        let bytes = memory.len();
         if !bytes.is_multiple_of(view.unit()) {
             let text = format!(
-                "file {}: the access has {bytes} bytes, and the etype of the view {}: access whole etypes",
+                "file {}: the access has {bytes} bytes in the file, and the etype of the view {}: access whole etypes",
                 self.name,
                 view.unit()
             );
             return Err(MpiError::new(Class::IO, text));
         }
+        Ok(Checked { way, disk: self.disk()?, view, hints, atomic, memory })
+    }
+
+    /// Checks an access, and moves the file pointer behind what it accesses.
+    ///
+    /// # Errors
+    /// As [`OpenFile::checked`]; a place beyond all files; what the shared file pointer's file says.
+    pub(super) fn access(&self, way: Way, place: Where, memory: Bound, datatype: Datatype) -> Result<Access> {
+        let checked = self.checked(way, place, memory, datatype)?;
+        let etypes = checked.etypes();
         let offset = match place {
-            Where::Pointer => settings.position,
             Where::Offset(offset) => self.natural("offset", offset)?,
+            Where::Shared => self.shared.add(etypes)?,
+            Where::Pointer => {
+                let mut settings = self.settings.lock();
+                let old = settings.position;
+                checked.view.span_of_access(old, checked.len())?;
+                settings.position = old + etypes;
+                old
+            }
         };
-        let data = view.span_of_access(offset, bytes)?;
-        if matches!(place, Where::Pointer) {
-            settings.position = offset + bytes / view.unit();
-        }
-        let (hints, atomic) = (settings.hints.clone(), settings.atomic);
-        Ok(Access { way, disk: self.disk()?, view, hints, atomic, data, memory })
+        checked.at(offset)
     }
 
     /// Returns a number that must not be negative.
@@ -115,97 +287,4 @@ impl View {
         let first = self.byte_offset(offset).map(|_| offset * self.unit())?;
         self.span(first, bytes).map(|_| first)
     }
-}
-
-/// A collective access, in which a process takes part though its own arguments are wrong.
-async fn all(port: Port, access: Result<Access>) -> Result<Status> {
-    let done = match access {
-        Ok(access) => port.outside(move || access.run()).await,
-        Err(e) => Err(e),
-    };
-    port.settle(done).await
-}
-
-impl Mpi {
-    /// Checks an access of a file.
-    fn file_access(
-        &self,
-        fh: File,
-        way: Way,
-        place: Where,
-        buf: Buf,
-    ) -> Result<(Arc<OpenFile>, Result<Access>)> {
-        let (file, memory) = self.with(|s| Ok((s.objects.files.get(fh)?, s.objects.types.bound(&buf))))?;
-        let access = memory.and_then(|memory| file.access(way, place, memory)).map_err(|e| file.raised(e));
-        Ok((file, access))
-    }
-
-    /// Reads or writes.
-    fn file_move(&self, fh: File, way: Way, place: Where, buf: Buf) -> Result<Status> {
-        let (file, access) = self.file_access(fh, way, place, buf)?;
-        access?.run().map_err(|e| file.raised(e))
-    }
-
-    /// Reads or writes before it returns a request.
-    fn file_start(&self, fh: File, way: Way, place: Where, buf: Buf) -> Result<Request> {
-        let (file, access) = self.file_access(fh, way, place, buf)?;
-        let done = access?.run().map_err(|e| file.raised(e));
-        self.with(|s| s.requests.insert(Kind::Over(done)))
-    }
-
-    /// Reads or writes with all processes of the file.
-    fn file_move_all(&self, fh: File, way: Way, place: Where, buf: Buf) -> Result<Status> {
-        let (file, access) = self.file_access(fh, way, place, buf)?;
-        let mut task = Collective::blocking(&file.core, fh.0, |port| all(port, access));
-        self.run_task(&mut task)
-    }
-
-    /// Starts to read or write with all processes of the file.
-    fn file_start_all(&self, fh: File, way: Way, place: Where, buf: Buf) -> Result<Request> {
-        let (file, access) = self.file_access(fh, way, place, buf)?;
-        let task = Collective::nonblocking(&file.core, fh.0, |port| all(port, access));
-        self.with(|s| s.requests.insert(Kind::Task(Some(Box::new(task)))))
-    }
-}
-
-/// Writes the forms of an access.
-macro_rules! accesses {
-    ($($mpi:literal: $name:ident $method:ident -> $result:ty, $way:ident;)*) => {
-        impl Mpi {$(
-            #[doc = concat!("`MPI_", $mpi, "`.\n\n# Errors\nA bad handle, buffer or access; what the file system says.")]
-            pub fn $name(&self, fh: File, buf: Buf) -> Result<$result> {
-                self.$method(fh, Way::$way, Where::Pointer, buf)
-            }
-        )*}
-    };
-    (at $($mpi:literal: $name:ident $method:ident -> $result:ty, $way:ident;)*) => {
-        impl Mpi {$(
-            #[doc = concat!("`MPI_", $mpi, "`.\n\n# Errors\nA bad handle, offset, buffer or access; what the file system says.")]
-            pub fn $name(&self, fh: File, offset: i64, buf: Buf) -> Result<$result> {
-                self.$method(fh, Way::$way, Where::Offset(offset), buf)
-            }
-        )*}
-    };
-}
-
-accesses! {
-    "File_read": file_read file_move -> Status, Read;
-    "File_write": file_write file_move -> Status, Write;
-    "File_read_all": file_read_all file_move_all -> Status, Read;
-    "File_write_all": file_write_all file_move_all -> Status, Write;
-    "File_iread": file_iread file_start -> Request, Read;
-    "File_iwrite": file_iwrite file_start -> Request, Write;
-    "File_iread_all": file_iread_all file_start_all -> Request, Read;
-    "File_iwrite_all": file_iwrite_all file_start_all -> Request, Write;
-}
-
-accesses! { at
-    "File_read_at": file_read_at file_move -> Status, Read;
-    "File_write_at": file_write_at file_move -> Status, Write;
-    "File_read_at_all": file_read_at_all file_move_all -> Status, Read;
-    "File_write_at_all": file_write_at_all file_move_all -> Status, Write;
-    "File_iread_at": file_iread_at file_start -> Request, Read;
-    "File_iwrite_at": file_iwrite_at file_start -> Request, Write;
-    "File_iread_at_all": file_iread_at_all file_start_all -> Request, Read;
-    "File_iwrite_at_all": file_iwrite_at_all file_start_all -> Request, Write;
 }

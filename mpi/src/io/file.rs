@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use super::hints::Hints;
+use super::rep::UserDatarep;
+use super::shared::Shared;
 use super::storage::{Disk, closed};
 use super::view::View;
 use crate::comm::CommCore;
 use crate::consts::{MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY};
 use crate::error::{Class, MpiError, Result};
-use crate::handle::{Errhandler, File, Table};
+use crate::handle::{Errhandler, File, Request, Table};
 
 /// What a process has set of an open file.
 #[derive(Debug)]
@@ -23,6 +25,31 @@ pub(super) struct Settings {
     pub hints: Hints,
 }
 
+/// A split collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Split {
+    ReadAll,
+    WriteAll,
+    ReadAtAll,
+    WriteAtAll,
+    ReadOrdered,
+    WriteOrdered,
+}
+
+impl Split {
+    /// Returns the part of its name in MPI that is its own.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Split::ReadAll => "read_all",
+            Split::WriteAll => "write_all",
+            Split::ReadAtAll => "read_at_all",
+            Split::WriteAtAll => "write_at_all",
+            Split::ReadOrdered => "read_ordered",
+            Split::WriteOrdered => "write_ordered",
+        }
+    }
+}
+
 /// An open file of a group of processes.
 pub(crate) struct OpenFile {
     /// The group, with a context of its own.
@@ -32,6 +59,9 @@ pub(crate) struct OpenFile {
     /// `None` once it was closed.
     pub(super) disk: Mutex<Option<Arc<Disk>>>,
     pub(super) settings: Mutex<Settings>,
+    pub(super) shared: Shared,
+    /// The split collective that has begun.
+    pub(super) split: Mutex<Option<(Split, Request)>>,
     /// Number of its handle.
     pub(super) handle: AtomicU32,
 }
@@ -112,16 +142,23 @@ pub(crate) struct Entry {
     pub errhandler: Errhandler,
 }
 
-/// The open files of a process, and the error handler of those to come (`MPI_FILE_NULL`).
-#[derive(Debug)]
+/// The open files of a process, the error handler of those to come (`MPI_FILE_NULL`), and the
+/// program's data representations.
 pub(crate) struct Files {
     pub table: Table<File, Entry>,
     pub errhandler: Errhandler,
+    pub(super) datareps: Vec<(String, Arc<dyn UserDatarep>)>,
+}
+
+impl std::fmt::Debug for Files {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Files").field("table", &self.table).finish_non_exhaustive()
+    }
 }
 
 impl Default for Files {
     fn default() -> Files {
-        Files { table: Table::new(), errhandler: Errhandler::RETURN }
+        Files { table: Table::new(), errhandler: Errhandler::RETURN, datareps: Vec::new() }
     }
 }
 

@@ -28,14 +28,21 @@ mod calls;
 mod data;
 mod fault;
 mod file;
+mod group;
 mod hints;
 mod memory;
+mod moves;
 mod open;
+mod pattern;
 mod port;
+mod rep;
+mod shared;
 mod storage;
 mod sys;
 #[cfg(test)]
 mod tests;
 mod view;
+mod window;
 
 pub(crate) use file::Files;
+pub use rep::UserDatarep;

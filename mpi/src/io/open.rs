@@ -1,5 +1,6 @@
 //! Opening, closing and deleting files.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +9,9 @@ use parking_lot::Mutex;
 use super::file::{Entry, OpenFile, Settings};
 use super::hints::Hints;
 use super::port::{Collective, Port};
-use super::storage::{self, Disk, Storage};
+use super::rep::Rep;
+use super::shared::{self, Shared};
+use super::storage::{self, Disk};
 use super::view::View;
 use crate::comm::CommCore;
 use crate::consts::{
@@ -25,6 +28,8 @@ use crate::status::Status;
 
 /// `MPI_BYTE`.
 const BYTE: Datatype = Datatype(0x4c00_010d);
+/// Aggregators of a node.
+const AGGREGATORS: u64 = 4;
 
 /// Returns the name of the file that a name means: before it may stand the kind of its file system,
 /// which is found out without it.
@@ -77,8 +82,21 @@ fn check_mode(amode: i32) -> Result<()> {
 struct Wanted {
     name: String,
     amode: i32,
-    /// The opened file, once it is.
-    opened: Mutex<Option<Box<dyn Storage>>>,
+    /// True if the processes share memory.
+    one_node: bool,
+    /// The opened file and its shared file pointer, once they are there.
+    opened: Mutex<Option<Disk>>,
+    shared: Mutex<Option<Shared>>,
+}
+
+impl Wanted {
+    /// Returns the place where file pointers begin.
+    fn start(&self) -> Result<u64> {
+        match &*self.opened.lock() {
+            Some(disk) if self.amode & MODE_APPEND != 0 => disk.len(),
+            _ => Ok(0),
+        }
+    }
 }
 
 /// Opens a file in all processes: first at rank 0, which creates it.
@@ -93,7 +111,7 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
                 if mine {
                     let create = turn && this.amode & MODE_CREATE != 0;
                     let made = storage::open(&this.name, this.amode, create, this.amode & MODE_EXCL != 0)?;
-                    *this.opened.lock() = Some(made);
+                    *this.opened.lock() = Some(Disk::new(&this.name, made));
                 }
                 Ok(())
             })
@@ -103,6 +121,11 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
             return Err(e);
         }
     }
+    let this = Arc::clone(&wanted);
+    let start = port.outside(move || this.start()).await;
+    let start = port.settle(start).await?;
+    let made = shared::make(&port, &wanted.name, wanted.one_node, start).await?;
+    *wanted.shared.lock() = Some(made);
     Ok(Status::EMPTY)
 }
 
@@ -149,21 +172,24 @@ impl Mpi {
     /// than others give; what the file system says.
     pub fn file_open(&self, comm: Comm, filename: &str, amode: i32, info: Info) -> Result<File> {
         let core = self.file_core(comm)?;
+        let (one_node, nodes) = self.with(|s| {
+            let nodes = core.group().places().iter().map(|p| Ok(s.dev.node_of(*p)?));
+            let nodes = nodes.collect::<Result<HashSet<u64>>>()?;
+            Ok((nodes.len() == 1, nodes.len() as u64))
+        })?;
         let mut hints = Hints::default();
+        hints.nodes = (nodes * AGGREGATORS).min(core.size().into());
         let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
         let name = bare(filename);
         let checked = check_mode(amode).and(name.clone().map(|_| ())).and(pairs.clone().map(|_| ()));
         hints.take(&pairs.unwrap_or_default());
         let name = name.unwrap_or_default().to_owned();
-        let wanted = Arc::new(Wanted { name: name.clone(), amode, opened: Mutex::new(None) });
+        let (opened, shared) = (Mutex::new(None), Mutex::new(None));
+        let wanted = Arc::new(Wanted { name, amode, one_node, opened, shared });
         let mut task = Collective::blocking(&core, 0, |port| open(port, Arc::clone(&wanted), checked));
         let done = self.run_task(&mut task);
         drop(task);
-        let opened = done.and_then(|_| {
-            let storage = wanted.opened.lock().take();
-            let disk = storage.map(|storage| Disk::new(&name, storage));
-            self.file_made(&core, &name, amode, hints, disk)
-        });
+        let opened = done.and_then(|_| self.file_made(&core, &wanted, hints));
         if opened.is_err() {
             self.end_file_core(core)?;
         }
@@ -171,29 +197,23 @@ impl Mpi {
     }
 
     /// Adds an open file.
-    fn file_made(
-        &self,
-        core: &Arc<CommCore>,
-        name: &str,
-        amode: i32,
-        hints: Hints,
-        disk: Option<Disk>,
-    ) -> Result<File> {
-        let end = match &disk {
-            Some(disk) if amode & MODE_APPEND != 0 => disk.len()?,
-            _ => 0,
-        };
+    fn file_made(&self, core: &Arc<CommCore>, wanted: &Wanted, hints: Hints) -> Result<File> {
+        let position = wanted.start()?;
+        let shared = wanted.shared.lock().take().unwrap_or(Shared::Own(Mutex::new(position)));
+        let disk = wanted.opened.lock().take().map(Arc::new);
         self.with(|s| {
             let State { objects, .. } = s;
             let byte = objects.types.desc(BYTE)?;
-            let view = Arc::new(View::new(0, &byte, &byte, "native")?);
-            let settings = Settings { view, position: end, atomic: false, hints };
+            let view = Arc::new(View::new(0, &byte, &byte, Rep::Native, "native")?);
+            let settings = Settings { view, position, atomic: false, hints };
             let file = Arc::new(OpenFile {
                 core: Arc::clone(core),
-                amode,
-                name: name.to_owned(),
-                disk: Mutex::new(disk.map(Arc::new)),
+                amode: wanted.amode,
+                name: wanted.name.clone(),
+                disk: Mutex::new(disk),
                 settings: Mutex::new(settings),
+                shared,
+                split: Mutex::new(None),
                 handle: AtomicU32::new(0),
             });
             let errhandler = objects.files.errhandler;

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
+use crate::handle::Datatype;
 use crate::objects::Objects;
 use crate::status::{Status, failure};
 use crate::task::{Progress, Task};
@@ -27,6 +28,8 @@ pub(super) enum Message {
     Send(usize, Vec<u8>),
     /// So many bytes of a rank.
     Receive(usize, usize),
+    /// At most so many bytes of a rank.
+    Upto(usize, usize),
 }
 
 /// Work that is done outside of the lock; `None` once it was begun.
@@ -43,6 +46,8 @@ struct Slot {
     want: Option<Want>,
     /// The messages that were received, in the order of the receives.
     answer: Option<Result<Vec<Vec<u8>>>>,
+    /// True once a message has failed.
+    lost: bool,
 }
 
 /// The way of a collective to its task.
@@ -60,11 +65,16 @@ impl Port {
         Port { slot: Arc::default(), me: core.rank() as usize, n: core.size() as usize }
     }
 
+    /// Returns true if a message has failed: the others do not hear of this process any more.
+    pub(super) fn is_lost(&self) -> bool {
+        self.slot.lock().lost
+    }
+
     /// Sends and receives, and returns what was received, in the order of the receives.
     ///
     /// # Errors
     /// A process that is lost, or that has sent less than it was to.
-    async fn exchange(&self, messages: Vec<Message>) -> Result<Vec<Vec<u8>>> {
+    pub(super) async fn exchange(&self, messages: Vec<Message>) -> Result<Vec<Vec<u8>>> {
         self.slot.lock().want = Some(Want::Messages(messages));
         let answer = || self.slot.lock().answer.take();
         poll_fn(|_| answer().map_or(Poll::Pending, Poll::Ready)).await
@@ -162,8 +172,8 @@ impl Port {
 /// A message under way.
 struct Pending {
     request: Request,
-    /// Bytes that are expected; `None` for one that leaves.
-    bytes: Option<usize>,
+    /// Least and most bytes that are expected; `None` for one that leaves.
+    bytes: Option<(usize, usize)>,
 }
 
 /// The step that a task is at.
@@ -185,9 +195,16 @@ pub(super) struct Collective {
     /// Handle of the file, for errors; 0 if it has none yet.
     file: u32,
     tag: i32,
+    /// A handle that the access was given, which ends with it.
+    frees: Option<Datatype>,
 }
 
 impl Collective {
+    /// Frees a handle at the end.
+    pub(super) fn frees(&mut self, datatype: Datatype) {
+        self.frees = Some(datatype);
+    }
+
     /// Makes the task of a blocking collective.
     pub(super) fn blocking<F>(core: &Arc<CommCore>, file: u32, function: impl FnOnce(Port) -> F) -> Collective
     where
@@ -214,7 +231,7 @@ impl Collective {
     {
         let port = Port::new(core);
         let function = Box::pin(function(port.clone()));
-        Collective { function, port, step: Step::Ask, core: Arc::clone(core), file, tag }
+        Collective { function, port, step: Step::Ask, core: Arc::clone(core), file, tag, frees: None }
     }
 
     /// Starts the messages of a step.
@@ -225,7 +242,10 @@ impl Collective {
             let (begun, bytes) = match message {
                 Message::Send(to, data) => (vci.isend(data, place(to), self.tag, self.core.coll), None),
                 Message::Receive(from, len) => {
-                    (vci.irecv(vec![0; len], place(from), self.tag, self.core.coll), Some(len))
+                    (vci.irecv(vec![0; len], place(from), self.tag, self.core.coll), Some((len, len)))
+                }
+                Message::Upto(from, len) => {
+                    (vci.irecv(vec![0; len], place(from), self.tag, self.core.coll), Some((0, len)))
                 }
             };
             match begun {
@@ -246,8 +266,10 @@ impl Collective {
         let mut received = Vec::new();
         for Pending { request, bytes } in pending {
             match (vci.wait(request), bytes) {
-                (Ok(done), Some(wanted)) if done.buffer.len() == wanted => received.push(done.buffer),
-                (Ok(done), Some(wanted)) => _ = failed.get_or_insert(short(done.buffer.len(), wanted)),
+                (Ok(done), Some((least, most))) if (least..=most).contains(&done.buffer.len()) => {
+                    received.push(done.buffer);
+                }
+                (Ok(done), Some((_, most))) => _ = failed.get_or_insert(short(done.buffer.len(), most)),
                 (Ok(_), None) => {}
                 (Err(e), _) => {
                     let Failed { error, .. } = *e;
@@ -275,7 +297,7 @@ fn short(got: usize, wanted: usize) -> Box<MpiError> {
 }
 
 impl Task for Collective {
-    fn advance(&mut self, vci: &mut Vci, _: &mut Objects) -> Progress {
+    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
         loop {
             match std::mem::replace(&mut self.step, Step::Ask) {
                 Step::Ask => {}
@@ -285,7 +307,9 @@ impl Task for Collective {
                         return Progress::Blocked;
                     }
                     let answer = Collective::end(&self.core, vci, pending, failed);
-                    self.port.slot.lock().answer = Some(answer);
+                    let mut slot = self.port.slot.lock();
+                    slot.lost |= answer.is_err();
+                    slot.answer = Some(answer);
                 }
                 Step::Work(work) if work.lock().is_some() => {
                     let call = Arc::clone(&work);
@@ -301,6 +325,9 @@ impl Task for Collective {
             }
             let mut context = Context::from_waker(Waker::noop());
             if let Poll::Ready(result) = self.function.as_mut().poll(&mut context) {
+                if let Some(Err(e)) = self.frees.take().map(|datatype| objects.types.remove(datatype)) {
+                    return Progress::Done(Err(e));
+                }
                 return Progress::Done(result.map_err(|e| self.raised(e)));
             }
             let want = self.port.slot.lock().want.take();

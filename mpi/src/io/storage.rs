@@ -1,5 +1,6 @@
 //! A file as the accesses see it: bytes at places, in whole reads and writes.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
@@ -118,6 +119,12 @@ fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 pub(crate) struct Disk {
     name: String,
     storage: Box<dyn Storage>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Disk {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::access::{self, At};
 use super::hints::Hints;
+use super::rep::Rep;
 use super::storage::{Disk, Storage};
 use super::sys::Lock;
 use super::view::View;
@@ -143,7 +144,7 @@ fn random_view(random: &mut Random) -> View {
     let blocks = TypeDesc::indexed(&lens, &displs, &etype, Form::Int).expect("small");
     let extent = at * unit + random.below(9) as i64;
     let filetype = TypeDesc::resized(0, extent, &Arc::new(blocks), Form::Int).expect("small");
-    View::new(random.below(20), &etype, &Arc::new(filetype), "native").expect("a sound view")
+    View::new(random.below(20), &etype, &Arc::new(filetype), Rep::Native, "native").expect("a sound view")
 }
 
 /// The place of each byte of data of a view, by its type's runs alone.
@@ -291,7 +292,7 @@ fn filetypes_are_checked() {
     let byte = Types::new().desc(BYTE).expect("MPI_BYTE");
     let three = Arc::new(TypeDesc::contiguous(3, &byte, Form::Int).expect("small"));
     let made = |desc: TypeDesc, etype: &Arc<TypeDesc>| {
-        View::new(0, etype, &Arc::new(desc), "native").map(|_| ()).map_err(|e| e.class)
+        View::new(0, etype, &Arc::new(desc), Rep::Native, "native").map(|_| ()).map_err(|e| e.class)
     };
     let indexed = |displs: &[i64]| TypeDesc::indexed(&[2, 2], displs, &byte, Form::Int).expect("small");
     assert_eq!(made(indexed(&[0, 4]), &byte), Ok(()));

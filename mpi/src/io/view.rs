@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::memory;
+use super::rep::Rep;
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 
@@ -30,8 +31,11 @@ pub(crate) struct View {
     pub etype: Arc<TypeDesc>,
     /// The type whose data is seen.
     pub filetype: Arc<TypeDesc>,
-    /// The name of the data representation.
+    /// The data representation, and its name.
+    pub rep: Rep,
     pub datarep: String,
+    /// Bytes of an etype in the file.
+    unit: u64,
     runs: Vec<Run>,
     /// Bytes of data of one filetype.
     size: u64,
@@ -50,17 +54,19 @@ fn too_far() -> Box<MpiError> {
 }
 
 impl View {
-    /// Creates a view.
+    /// Creates a view. Functions of the program are called, so nothing may be locked.
     ///
     /// # Errors
-    /// A filetype that is not made of etypes, or whose displacements are negative or decrease.
+    /// What those functions return; a filetype that is not made of etypes, or whose displacements are negative or decrease.
     pub(super) fn new(
         disp: u64,
         etype: &Arc<TypeDesc>,
         filetype: &Arc<TypeDesc>,
+        rep: Rep,
         datarep: &str,
     ) -> Result<View> {
-        let (unit, size) = (etype.size() as u64, filetype.size() as u64);
+        let in_file = rep.in_file(filetype)?;
+        let (unit, size) = (rep.in_file(etype)?.size() as u64, in_file.size() as u64);
         if unit == 0 || size == 0 || !size.is_multiple_of(unit) {
             let text = format!(
                 "the filetype has {size} bytes of data and the etype {unit}: the filetype is made of whole etypes"
@@ -69,7 +75,7 @@ impl View {
         }
         let mut runs = Vec::new();
         let (mut before, mut end) = (0, 0);
-        for (at, len) in memory::runs(filetype) {
+        for (at, len) in memory::runs(&in_file) {
             let Some(at) = u64::try_from(at).ok().filter(|at| *at >= end) else {
                 let text = format!(
                     "the filetype has data at displacement {at}, behind data that ends at {end}: displacements \
@@ -82,21 +88,21 @@ impl View {
             end = at + len;
         }
         // Several elements have to be as one: those of one run may stand behind one another.
-        let extent = filetype.extent().unsigned_abs();
-        if filetype.extent() <= 0 || extent < end - runs.first().map_or(0, |run| run.at) {
+        let extent = in_file.extent().unsigned_abs();
+        if in_file.extent() <= 0 || extent < end - runs.first().map_or(0, |run| run.at) {
             let text = format!(
                 "the filetype has an extent of {} bytes and data up to byte {end}: its elements would overlap",
-                filetype.extent()
+                in_file.extent()
             );
             return Err(bad(text));
         }
         let (etype, filetype, datarep) = (Arc::clone(etype), Arc::clone(filetype), datarep.to_owned());
-        Ok(View { disp, etype, filetype, datarep, runs, size, extent })
+        Ok(View { disp, etype, filetype, rep, datarep, unit, runs, size, extent })
     }
 
-    /// Returns the bytes of an etype.
+    /// Returns the bytes of an etype in the file.
     pub(super) fn unit(&self) -> u64 {
-        self.etype.size() as u64
+        self.unit
     }
 
     /// Returns the byte of the file that has a byte of data; one behind all files if it is too far.

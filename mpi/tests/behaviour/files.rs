@@ -53,7 +53,7 @@ fn interleaved_views_make_one_file() {
         // Each rank has two integers of six.
         let pair = mpi.type_vector(1, 2, 1, INT, Form::Int).expect("a type");
         let mut filetype = mpi.type_create_resized(pair, 0, 24, Form::Int).expect("a type");
-        mpi.type_commit(filetype).expect("commit");
+        mpi.type_commit(&mut filetype).expect("commit");
         mpi.file_set_view(file, i64::from(me) * 8, INT, filetype, "native", Info::NULL).expect("a view");
         let mut data: Vec<i32> = (0..6).map(|i| me * 100 + i).collect();
         assert_eq!(mpi.file_write_all(file, ints(&mut data[..4])).expect("write").count_bytes, 16);
@@ -158,4 +158,256 @@ fn modes_do_what_they_say() {
         let own = mpi.file_open(Comm::SELF, "/", MODE_RDONLY, Info::NULL).expect_err("a folder");
         assert_eq!(own.class, Class::BAD_FILE);
     });
+}
+
+#[test]
+fn the_shared_pointer_gives_each_place_once() {
+    let path = Path::new();
+    let name = path.text();
+    run(3, move |mpi, me| {
+        let mut file = open(mpi, &name, MODE_CREATE | MODE_RDWR);
+        mpi.file_set_view(file, 0, INT, INT, "native", Info::NULL).expect("a view");
+        for i in 0..20 {
+            let mut data = [me * 1000 + i; 3];
+            assert_eq!(mpi.file_write_shared(file, ints(&mut data)).expect("write").count_bytes, 12);
+        }
+        mpi.barrier(WORLD).expect("barrier");
+        assert_eq!(mpi.file_get_position_shared(file), Ok(180));
+        // In the order of ranks, with different lengths.
+        let mut data = vec![-me - 1; 1 + me as usize];
+        mpi.file_write_ordered(file, ints(&mut data)).expect("write");
+        mpi.file_write_ordered_begin(file, ints(&mut data[..1])).expect("begin");
+        let error = mpi.file_read_ordered_begin(file, ints(&mut [0])).expect_err("another is active");
+        assert!(error.text.contains("MPI_File_write_ordered_end first"), "{}", error.text);
+        assert_eq!(mpi.file_write_ordered_end(file).expect("end").count_bytes, 4);
+        let error = mpi.file_write_ordered_end(file).expect_err("it has ended");
+        assert_eq!(error.class, Class::IO);
+        mpi.file_seek_shared(file, 180, SEEK_SET).expect("seek");
+        let mut back = vec![0; 1 + me as usize];
+        mpi.file_read_ordered(file, ints(&mut back)).expect("read");
+        assert_eq!(back, data);
+        assert_eq!(mpi.file_get_position_shared(file), Ok(186));
+        mpi.barrier(WORLD).expect("barrier");
+        let error = mpi.file_seek_shared(file, me.into(), SEEK_SET).expect_err("different places");
+        assert_eq!(error.class, Class::NOT_SAME);
+        mpi.file_seek_shared(file, -1, SEEK_END).expect("seek");
+        let mut last = [0];
+        if me == 1 {
+            let mut request = mpi.file_iread_shared(file, ints(&mut last)).expect("start");
+            assert_eq!(mpi.wait(&mut request).expect("read").count_bytes, 4);
+            assert_eq!(last, [-3]);
+        }
+        mpi.file_close(&mut file).expect("close");
+    });
+    let all = numbers(&path);
+    assert_eq!(all[180..], [-1, -2, -2, -3, -3, -3, -1, -2, -3]);
+    let mut blocks: Vec<i32> = all[..180]
+        .as_chunks::<3>()
+        .0
+        .iter()
+        .map(|block| {
+            assert_eq!([block[0]; 3], *block, "a block in one piece");
+            block[0]
+        })
+        .collect();
+    blocks.sort_unstable();
+    let expected: Vec<i32> = (0..3).flat_map(|r| (0..20).map(move |i| r * 1000 + i)).collect();
+    assert_eq!(blocks, expected);
+}
+
+/// A generator of pseudo-random numbers, the same at all processes.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> i64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n) as i64
+    }
+}
+
+/// Sets hints with which an access of few bytes goes in several windows of several aggregators.
+fn hints(mpi: &Mpi, random: &mut Random) -> Info {
+    let info = mpi.anytime().info_create().expect("an info");
+    let mode = ["automatic", "enable", "disable"][random.below(3) as usize];
+    let sieve = ["enable", "disable"][random.below(2) as usize];
+    let pairs = [
+        ("romio_cb_write", mode.to_owned()),
+        ("romio_cb_read", mode.to_owned()),
+        ("romio_ds_read", sieve.to_owned()),
+        ("romio_ds_write", sieve.to_owned()),
+        ("cb_nodes", (1 + random.below(4)).to_string()),
+        ("cb_buffer_size", (1 + random.below(3000)).to_string()),
+    ];
+    for (key, value) in pairs {
+        mpi.anytime().info_set(info, key, &value).expect("a hint");
+    }
+    info
+}
+
+/// Collective accesses of random views against a model.
+fn collectives(ranks: u32, seeds: std::ops::Range<u64>) {
+    let path = Path::new();
+    let name = path.text();
+    run(ranks, move |mpi, me| {
+        let n = i64::from(mpi.comm_size(WORLD).expect("size"));
+        let mut file = open(mpi, &name, MODE_CREATE | MODE_RDWR);
+        for seed in seeds.clone() {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let mut info = hints(mpi, &mut random);
+            mpi.file_set_size(file, 0).expect("size");
+            // Each process has some of the blocks of a row; rows repeat, perhaps with a gap.
+            let len = 1 + random.below(40);
+            let row = n + random.below(4);
+            let owners: Vec<i64> = (0..row).map(|_| random.below(n as u64 + 1)).collect();
+            let mine: Vec<i64> = (0..row).filter(|i| owners[*i as usize] == i64::from(me)).collect();
+            let displs: Vec<i64> = mine.iter().map(|i| i * len).collect();
+            let count = random.below(30) as usize;
+            let count = if displs.is_empty() { 0 } else { count * displs.len() * len as usize };
+            let displs = if displs.is_empty() { vec![0] } else { displs };
+            let blocks = mpi.type_create_indexed_block(len, &displs, INT, Form::Int).expect("a type");
+            let mut filetype = mpi.type_create_resized(blocks, 0, row * len * 4, Form::Int).expect("a type");
+            mpi.type_commit(&mut filetype).expect("commit");
+            mpi.file_set_view(file, 8, INT, filetype, "native", info).expect("a view");
+            let mut data: Vec<i32> = (0..count as i32).map(|i| (me + 1) << 20 | i).collect();
+            // Every other element of memory.
+            let mut memory = mpi.type_create_resized(INT, 0, 8, Form::Int).expect("a type");
+            mpi.type_commit(&mut memory).expect("commit");
+            let mut spread: Vec<i32> = data.iter().flat_map(|i| [*i, -1]).collect();
+            let scattered = random.below(2) == 0;
+            // SAFETY: the vector has so many elements, and outlives the access.
+            let from = unsafe { netmod_mpi::Buf::new(spread.as_mut_ptr().cast(), count as i64, memory) };
+            let from = if scattered { from } else { ints(&mut data) };
+            let status = if random.below(2) == 0 {
+                mpi.file_write_all(file, from).expect("write")
+            } else {
+                let mut request = mpi.file_iwrite_at_all(file, 0, from).expect("start");
+                mpi.wait(&mut request).expect("write")
+            };
+            assert_eq!(status.count_bytes, count as i64 * 4, "seed {seed}");
+            let size = mpi.file_get_size(file).expect("size");
+            mpi.barrier(WORLD).expect("barrier");
+            // Alone, each reads what it has written.
+            let mut back = vec![0; count];
+            mpi.file_read_at(file, 0, ints(&mut back)).expect("read");
+            assert_eq!(back, data, "seed {seed}");
+            // Together, from somewhere on and beyond the end.
+            let from = random.below(50).min(count as i64);
+            let mut room = vec![-7; count + 5];
+            let mut alone = room.clone();
+            let end = mpi.file_read_at(file, from, ints(&mut alone)).expect("read");
+            let status = if random.below(2) == 0 {
+                mpi.file_read_at_all(file, from, ints(&mut room)).expect("read")
+            } else {
+                mpi.file_read_at_all_begin(file, from, ints(&mut room)).expect("begin");
+                mpi.file_read_at_all_end(file).expect("end")
+            };
+            assert_eq!((status.count_bytes, &room), (end.count_bytes, &alone), "seed {seed}, size {size}");
+            for mut handle in [filetype, blocks, memory] {
+                mpi.type_free(&mut handle).expect("free");
+            }
+            mpi.anytime().info_free(&mut info).expect("free");
+        }
+        mpi.file_close(&mut file).expect("close");
+    });
+}
+
+#[test]
+fn collective_accesses_do_what_single_ones_do() {
+    collectives(1, 0..20);
+    collectives(2, 0..150);
+    collectives(3, 200..300);
+    collectives(5, 300..360);
+}
+
+/// A representation of the program: a type has twice its bytes, with a mark behind each byte.
+struct Doubled;
+
+impl netmod_mpi::UserDatarep for Doubled {
+    fn extent(&self, _datatype: netmod_mpi::handle::Datatype) -> netmod_mpi::Result<i64> {
+        // The test has integers alone.
+        Ok(8)
+    }
+
+    fn converts(&self, _reads: bool) -> bool {
+        true
+    }
+
+    unsafe fn read(
+        &self,
+        memory: *mut u8,
+        _: netmod_mpi::handle::Datatype,
+        count: i64,
+        file: *mut u8,
+    ) -> netmod_mpi::Result<()> {
+        for i in 0..count as usize * 4 {
+            // SAFETY: the caller gives so many integers, which have twice their bytes in the file.
+            unsafe {
+                assert_eq!(file.add(2 * i + 1).read(), 0x55);
+                memory.add(i).write(file.add(2 * i).read());
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn write(
+        &self,
+        memory: *mut u8,
+        _: netmod_mpi::handle::Datatype,
+        count: i64,
+        file: *mut u8,
+    ) -> netmod_mpi::Result<()> {
+        for i in 0..count as usize * 4 {
+            // SAFETY: as above.
+            unsafe {
+                file.add(2 * i).write(memory.add(i).read());
+                file.add(2 * i + 1).write(0x55);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn representations_are_converted() {
+    let path = Path::new();
+    let name = path.text();
+    run(2, move |mpi, me| {
+        let mut file = open(mpi, &name, MODE_CREATE | MODE_RDWR);
+        mpi.register_datarep("doubled", std::sync::Arc::new(Doubled)).expect("a new one");
+        for known in ["doubled", "native", "external32"] {
+            let error = mpi.register_datarep(known, std::sync::Arc::new(Doubled)).expect_err("known");
+            assert_eq!(error.class, Class::DUP_DATAREP);
+        }
+        let mut pair = mpi.type_vector(2, 1, 2, INT, Form::Int).expect("a type");
+        mpi.type_commit(&mut pair).expect("commit");
+        for (datarep, size) in [("external32", 4), ("doubled", 8)] {
+            // Integers of both processes, one after the other.
+            let mut filetype = mpi.type_create_resized(INT, 0, 2 * size, Form::Int).expect("a type");
+            mpi.type_commit(&mut filetype).expect("commit");
+            mpi.file_set_view(file, i64::from(me) * size, INT, filetype, datarep, Info::NULL)
+                .expect("a view");
+            assert_eq!(mpi.file_get_type_extent(file, INT), Ok(size));
+            let mut data = [me * 10 + 1, me * 10 + 2, me * 10 + 3, me * 10 + 4];
+            mpi.file_write_all(file, ints(&mut data)).expect("write");
+            let mut back = [0; 6];
+            let status = mpi.file_read_at_all(file, 0, ints(&mut back)).expect("read");
+            assert_eq!(
+                (status.count_bytes, &back[..]),
+                (16, &[data[0], data[1], data[2], data[3], 0, 0][..])
+            );
+            // SAFETY: the type has its integers in the first three, and the array outlives the access.
+            let scattered = unsafe { netmod_mpi::Buf::new(back.as_mut_ptr().cast(), 1, pair) };
+            let mut request = mpi.file_iread_at_all(file, 2, scattered).expect("start");
+            assert_eq!(mpi.wait(&mut request).expect("read").count_bytes, 8);
+            assert_eq!(back[..3], [data[2], data[1], data[3]]);
+            mpi.barrier(WORLD).expect("barrier");
+        }
+        let error = mpi.file_set_view(file, 0, INT, INT, "nothing", Info::NULL).expect_err("not known");
+        assert_eq!(error.class, Class::UNSUPPORTED_DATAREP);
+        mpi.file_close(&mut file).expect("close");
+    });
+    let bytes = std::fs::read(&path.0).expect("the file");
+    assert_eq!(bytes[..4], [1, 0x55, 0, 0x55], "the last representation");
 }

@@ -24,8 +24,8 @@ entry! { MPI_File_get_info PMPI_File_get_info [let fh = fh.number(); let mut inf
     on Object::File(fh.number()); |mpi| { given(info_used)?; let done_ = mpi.file_get_info(File(fh as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
 entry! { MPI_File_get_position PMPI_File_get_position [let fh = fh.number();] (fh: Handle, offset: *mut i64)
     on Object::File(fh.number()); |mpi| { given(offset)?; let done_ = mpi.file_get_position(File(fh as u32)); let offset_ = done_?; put(offset, offset_)?; Ok(()) } }
-missing! { MPI_File_get_position_shared PMPI_File_get_position_shared (fh: Handle, offset: *mut i64)
-    on Object::File(fh.number()); (fh, offset) }
+entry! { MPI_File_get_position_shared PMPI_File_get_position_shared [let fh = fh.number();] (fh: Handle, offset: *mut i64)
+    on Object::File(fh.number()); |mpi| { given(offset)?; let done_ = mpi.file_get_position_shared(File(fh as u32)); let offset_ = done_?; put(offset, offset_)?; Ok(()) } }
 entry! { MPI_File_get_size PMPI_File_get_size [let fh = fh.number();] (fh: Handle, size: *mut i64)
     on Object::File(fh.number()); |mpi| { given(size)?; let done_ = mpi.file_get_size(File(fh as u32)); let size_ = done_?; put(size, size_)?; Ok(()) } }
 entry! { MPI_File_get_type_extent PMPI_File_get_type_extent [let fh = fh.number(); let datatype = datatype.number();] (fh: Handle, datatype: Handle, extent: *mut isize)
@@ -50,10 +50,10 @@ entry! { MPI_File_iread_at_all PMPI_File_iread_at_all [let fh = fh.number(); let
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-missing! { MPI_File_iread_shared PMPI_File_iread_shared (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype, request) }
-missing! { MPI_File_iread_shared_c PMPI_File_iread_shared_c (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype, request) }
+entry! { MPI_File_iread_shared PMPI_File_iread_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iread_shared_c PMPI_File_iread_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite PMPI_File_iwrite [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_c PMPI_File_iwrite_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
@@ -70,10 +70,10 @@ entry! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [let fh = fh.number(); l
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
-missing! { MPI_File_iwrite_shared PMPI_File_iwrite_shared (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype, request) }
-missing! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype, request) }
+entry! { MPI_File_iwrite_shared PMPI_File_iwrite_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_open PMPI_File_open [let comm = comm.number(); let amode = numbers::amode_in(amode); let info = info.number(); let mut fh_io = OutHandle::new(fh, Kind::FILE); let fh = fh_io.at();] (comm: Handle, filename: *const c_char, amode: c_int, info: Handle, fh: *mut Handle)
     on Object::File(0); |mpi| { given(fh)?; let done_ = mpi.file_open(Comm(comm as u32), text(filename)?, amode, Info(info as u32)); let fh_ = done_?; put(fh, fh_)?; Ok(()) } }
 entry! { MPI_File_preallocate PMPI_File_preallocate [let fh = fh.number();] (fh: Handle, size: i64)
@@ -86,12 +86,12 @@ entry! { MPI_File_read_all PMPI_File_read_all [let fh = fh.number(); let buf = b
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_all_c PMPI_File_read_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
-missing! { MPI_File_read_all_begin PMPI_File_read_all_begin (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_read_all_end PMPI_File_read_all_end (fh: Handle, buf: *mut c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
+entry! { MPI_File_read_all_begin PMPI_File_read_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_all_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_all_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_read_all_end PMPI_File_read_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_read_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_read_at PMPI_File_read_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_c PMPI_File_read_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
@@ -100,30 +100,30 @@ entry! { MPI_File_read_at_all PMPI_File_read_at_all [let fh = fh.number(); let b
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_all_c PMPI_File_read_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
-missing! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, offset, buf, count, datatype) }
-missing! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, offset, buf, count, datatype) }
-missing! { MPI_File_read_at_all_end PMPI_File_read_at_all_end (fh: Handle, buf: *mut c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
-missing! { MPI_File_read_ordered PMPI_File_read_ordered (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_ordered_c PMPI_File_read_ordered_c (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_read_ordered_end PMPI_File_read_ordered_end (fh: Handle, buf: *mut c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
-missing! { MPI_File_read_shared PMPI_File_read_shared (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_read_shared_c PMPI_File_read_shared_c (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
+entry! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+entry! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+entry! { MPI_File_read_at_all_end PMPI_File_read_at_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_read_at_all_end(mpi, fh, buf, status) }
+entry! { MPI_File_read_ordered PMPI_File_read_ordered [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_ordered(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_ordered_c PMPI_File_read_ordered_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_ordered(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_ordered_begin PMPI_File_read_ordered_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_ordered_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_read_ordered_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_read_ordered_end PMPI_File_read_ordered_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_read_ordered_end(mpi, fh, buf, status) }
+entry! { MPI_File_read_shared PMPI_File_read_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_shared(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_read_shared_c PMPI_File_read_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_shared(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_seek PMPI_File_seek [let fh = fh.number(); let whence = numbers::whence_in(whence);] (fh: Handle, offset: i64, whence: c_int)
     on Object::File(fh.number()); |mpi| mpi.file_seek(File(fh as u32), offset as i64, whence) }
-missing! { MPI_File_seek_shared PMPI_File_seek_shared (fh: Handle, offset: i64, whence: c_int)
-    on Object::File(fh.number()); (fh, offset, whence) }
+entry! { MPI_File_seek_shared PMPI_File_seek_shared [let fh = fh.number(); let whence = numbers::whence_in(whence);] (fh: Handle, offset: i64, whence: c_int)
+    on Object::File(fh.number()); |mpi| mpi.file_seek_shared(File(fh as u32), offset as i64, whence) }
 entry! { MPI_File_set_atomicity PMPI_File_set_atomicity [let fh = fh.number();] (fh: Handle, flag: c_int)
     on Object::File(fh.number()); |mpi| mpi.file_set_atomicity(File(fh as u32), flag) }
 entry! { MPI_File_set_errhandler PMPI_File_set_errhandler [let file = file.number(); let errhandler = errhandler.number();] (file: Handle, errhandler: Handle)
@@ -144,12 +144,12 @@ entry! { MPI_File_write_all PMPI_File_write_all [let fh = fh.number(); let buf =
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_all_c PMPI_File_write_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_all(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
-missing! { MPI_File_write_all_begin PMPI_File_write_all_begin (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c (fh: Handle, buf: *const c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_write_all_end PMPI_File_write_all_end (fh: Handle, buf: *const c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
+entry! { MPI_File_write_all_begin PMPI_File_write_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_all_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_all_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_write_all_end PMPI_File_write_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_write_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_write_at PMPI_File_write_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_c PMPI_File_write_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
@@ -158,27 +158,27 @@ entry! { MPI_File_write_at_all PMPI_File_write_at_all [let fh = fh.number(); let
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_all_c PMPI_File_write_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
-missing! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, offset, buf, count, datatype) }
-missing! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, offset, buf, count, datatype) }
-missing! { MPI_File_write_at_all_end PMPI_File_write_at_all_end (fh: Handle, buf: *const c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
-missing! { MPI_File_write_ordered PMPI_File_write_ordered (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_ordered_c PMPI_File_write_ordered_c (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c (fh: Handle, buf: *const c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); (fh, buf, count, datatype) }
-missing! { MPI_File_write_ordered_end PMPI_File_write_ordered_end (fh: Handle, buf: *const c_void, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, status) }
-missing! { MPI_File_write_shared PMPI_File_write_shared (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_File_write_shared_c PMPI_File_write_shared_c (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); (fh, buf, count, datatype, status) }
-missing! { MPI_Register_datarep PMPI_Register_datarep (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
-    on Object::None; (datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state) }
-missing! { MPI_Register_datarep_c PMPI_Register_datarep_c (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
-    on Object::None; (datarep, read_conversion_fn, write_conversion_fn, dtype_file_extent_fn, extra_state) }
+entry! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+entry! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+entry! { MPI_File_write_at_all_end PMPI_File_write_at_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_write_at_all_end(mpi, fh, buf, status) }
+entry! { MPI_File_write_ordered PMPI_File_write_ordered [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_ordered(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_ordered_c PMPI_File_write_ordered_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_ordered(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_ordered_begin PMPI_File_write_ordered_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_ordered_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle)
+    on Object::File(fh.number()); |mpi| mpi.file_write_ordered_begin(File(fh as u32), buffer(buf, count, datatype)) }
+entry! { MPI_File_write_ordered_end PMPI_File_write_ordered_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, status: *mut Status)
+    on Object::File(fh.number()); |mpi| imp::file::file_write_ordered_end(mpi, fh, buf, status) }
+entry! { MPI_File_write_shared PMPI_File_write_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_shared(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_File_write_shared_c PMPI_File_write_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_shared(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPI_Register_datarep PMPI_Register_datarep [] (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
+    on Object::File(0); |mpi| imp::file::register_datarep::<Interface>(mpi, datarep, (read_conversion_fn, false), (write_conversion_fn, false), dtype_file_extent_fn, extra_state) }
+entry! { MPI_Register_datarep_c PMPI_Register_datarep_c [] (datarep: *const c_char, read_conversion_fn: Function, write_conversion_fn: Function, dtype_file_extent_fn: Function, extra_state: *mut c_void)
+    on Object::File(0); |mpi| imp::file::register_datarep::<Interface>(mpi, datarep, (read_conversion_fn, true), (write_conversion_fn, true), dtype_file_extent_fn, extra_state) }
