@@ -9,8 +9,9 @@ use crate::handle::{Errhandler, Table};
 
 /// An error handler of the program.
 pub trait UserErrhandler: Any + Send + Sync {
-    /// Handles an error of an object, by its handle and the error's code.
-    fn call(&self, object: u32, code: i32);
+    /// Handles an error of an object, by its handle and the error's code. Returns the code that the
+    /// call gives back.
+    fn call(&self, object: u32, code: i32) -> i32;
 }
 
 /// The answer to an error.
@@ -139,7 +140,9 @@ mod tests {
     struct Nothing;
 
     impl UserErrhandler for Nothing {
-        fn call(&self, _object: u32, _code: i32) {}
+        fn call(&self, _object: u32, code: i32) -> i32 {
+            code
+        }
     }
 
     #[test]

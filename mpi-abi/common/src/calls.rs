@@ -145,12 +145,12 @@ fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
         Some(file) if file & KIND == File::NULL.0 => Object::File(file as c_int),
         Some(comm) => Object::Comm(comm as c_int),
     };
-    dispatch(mpi, name, object, error, code);
-    code
+    dispatch(mpi, name, object, error, code)
 }
 
-/// Calls the error handler of an object.
-pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c_int) {
+/// Calls the error handler of an object. Returns the code that it leaves, which is `code` unless the
+/// program's function changes it.
+pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c_int) -> c_int {
     let of_comm = |comm: Comm| (mpi.comm_handler(comm), comm.0);
     let (handler, number) = match object {
         Object::Comm(comm) => of_comm(Comm(comm as u32)),
@@ -161,7 +161,7 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         Object::None | Object::Win => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
     };
     match handler {
-        Handler::Return => {}
+        Handler::Return => code,
         Handler::User(handler) => handler.call(number, code),
         Handler::Abort | Handler::Fatal => {
             let title = match object {

@@ -169,8 +169,9 @@ fn read_bytes(disk: &Disk, at: At<'_>, hints: &Hints, room: &mut [u8]) -> Result
 
 /// Returns the bytes from the first to behind the last of a window.
 fn span_of(window: &[Part]) -> Range<u64> {
-    let (first, last) = (window.first().copied().unwrap_or((0, 0)), window.last().copied().unwrap_or((0, 0)));
-    first.0..last.0 + last.1
+    // Parts that overlap may end behind the last one.
+    let end = window.iter().map(|part| part.0 + part.1).max();
+    window.first().map_or(0, |part| part.0)..end.unwrap_or(0)
 }
 
 /// Divides parts into windows that span at most so many bytes, unless a part is longer: such a one

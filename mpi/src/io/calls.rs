@@ -223,7 +223,7 @@ impl Mpi {
         let find = |s: &mut State, handle| s.objects.types.committed(handle, 1).map(Arc::clone);
         let [etype, filetype] = types;
         let (etype, filetype) = self.with(|s| Ok((find(s, etype)?, find(s, filetype)?)))?;
-        View::new(disp, &etype, &filetype, rep, datarep)
+        View::new(disp, &etype, &filetype, rep, datarep, file.check_writable().is_err())
     }
 
     /// Returns the data representation of a name.

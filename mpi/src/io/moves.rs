@@ -50,7 +50,8 @@ impl Mpi {
 
     /// Starts to read or write with all processes of the file.
     fn file_start_all(&self, fh: File, way: Way, place: Where, buf: Buf) -> Result<Request> {
-        let (file, access) = self.file_access(fh, way, place, self.kept(buf)?)?;
+        let buf = self.kept(buf)?;
+        let (file, access) = self.file_access(fh, way, place, buf)?;
         let task = Collective::nonblocking(&file.core, fh.0, |port| all(port, access));
         self.file_task(task, buf)
     }

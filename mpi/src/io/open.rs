@@ -204,7 +204,7 @@ impl Mpi {
         self.with(|s| {
             let State { objects, .. } = s;
             let byte = objects.types.desc(BYTE)?;
-            let view = Arc::new(View::new(0, &byte, &byte, Rep::Native, "native")?);
+            let view = Arc::new(View::new(0, &byte, &byte, Rep::Native, "native", false)?);
             let settings = Settings { view, position, atomic: false, hints };
             let file = Arc::new(OpenFile {
                 core: Arc::clone(core),

@@ -266,10 +266,14 @@ impl Collective {
         let mut received = Vec::new();
         for Pending { request, bytes } in pending {
             match (vci.wait(request), bytes) {
-                (Ok(done), Some((least, most))) if (least..=most).contains(&done.buffer.len()) => {
+                (Ok(mut done), Some((least, most))) => {
+                    let got = done.status.len;
+                    done.buffer.truncate(got);
+                    if got < least {
+                        failed.get_or_insert(short(got, most));
+                    }
                     received.push(done.buffer);
                 }
-                (Ok(done), Some((_, most))) => _ = failed.get_or_insert(short(done.buffer.len(), most)),
                 (Ok(_), None) => {}
                 (Err(e), _) => {
                     let Failed { error, .. } = *e;
@@ -278,6 +282,14 @@ impl Collective {
             }
         }
         failed.map_or(Ok(received), Err)
+    }
+
+    /// Returns the error of a process of the group that has failed, as far as it is known.
+    fn lost(&self, vci: &Vci) -> Option<Box<MpiError>> {
+        let members = self.core.group();
+        let failed = vci.failed().into_iter().find(|failure| members.rank(failure.peer.rank).is_some())?;
+        let text = format!("{}: the file's group cannot go on without it; close the file", failed.cause);
+        Some(MpiError::new(Class::PROC_FAILED, text))
     }
 
     /// Notes in an error the file that it is about.
@@ -302,11 +314,17 @@ impl Task for Collective {
             match std::mem::replace(&mut self.step, Step::Ask) {
                 Step::Ask => {}
                 Step::Messages(pending, failed) => {
-                    if !pending.iter().all(|m| vci.is_settled(m.request.raw())) {
-                        self.step = Step::Messages(pending, failed);
-                        return Progress::Blocked;
-                    }
-                    let answer = Collective::end(&self.core, vci, pending, failed);
+                    let answer = match self.lost(vci) {
+                        _ if pending.iter().all(|m| vci.is_settled(m.request.raw())) => {
+                            Collective::end(&self.core, vci, pending, failed)
+                        }
+                        // The others give up, too, and send no more.
+                        Some(e) => Err(e),
+                        None => {
+                            self.step = Step::Messages(pending, failed);
+                            return Progress::Blocked;
+                        }
+                    };
                     let mut slot = self.port.slot.lock();
                     slot.lost |= answer.is_err();
                     slot.answer = Some(answer);

@@ -144,7 +144,7 @@ fn random_view(random: &mut Random) -> View {
     let blocks = TypeDesc::indexed(&lens, &displs, &etype, Form::Int).expect("small");
     let extent = at * unit + random.below(9) as i64;
     let filetype = TypeDesc::resized(0, extent, &Arc::new(blocks), Form::Int).expect("small");
-    View::new(random.below(20), &etype, &Arc::new(filetype), Rep::Native, "native").expect("a sound view")
+    View::new(random.below(20), &etype, &Arc::new(filetype), Rep::Native, "native", false).expect("a sound view")
 }
 
 /// The place of each byte of data of a view, by its type's runs alone.
@@ -292,14 +292,22 @@ fn filetypes_are_checked() {
     let byte = Types::new().desc(BYTE).expect("MPI_BYTE");
     let three = Arc::new(TypeDesc::contiguous(3, &byte, Form::Int).expect("small"));
     let made = |desc: TypeDesc, etype: &Arc<TypeDesc>| {
-        View::new(0, etype, &Arc::new(desc), Rep::Native, "native").map(|_| ()).map_err(|e| e.class)
+        View::new(0, etype, &Arc::new(desc), Rep::Native, "native", false).map(|_| ()).map_err(|e| e.class)
     };
     let indexed = |displs: &[i64]| TypeDesc::indexed(&[2, 2], displs, &byte, Form::Int).expect("small");
     assert_eq!(made(indexed(&[0, 4]), &byte), Ok(()));
-    assert_eq!(made(indexed(&[4, 0]), &byte), Err(Class::ARG));
-    assert_eq!(made(indexed(&[0, 1]), &byte), Err(Class::ARG));
-    assert_eq!(made(indexed(&[-4, 0]), &byte), Err(Class::ARG));
+    assert_eq!(made(indexed(&[4, 0]), &byte), Err(Class::IO));
+    assert_eq!(made(indexed(&[0, 1]), &byte), Err(Class::IO));
+    assert_eq!(made(indexed(&[-4, 0]), &byte), Err(Class::IO));
     assert_eq!(made(indexed(&[0, 4]), &three), Err(Class::ARG));
     let small = TypeDesc::resized(0, 1, &three, Form::Int).expect("small");
-    assert_eq!(made(small, &byte), Err(Class::ARG));
+    assert_eq!(made(small, &byte), Err(Class::IO));
+    // Data that is only read may be seen twice.
+    let twice = Arc::new(indexed(&[0, 1]));
+    let view = View::new(0, &byte, &twice, Rep::Native, "native", true).expect("a view to read");
+    let (_, disk) = file(None, Fault::None, &[1, 2, 3, 4, 5, 6]);
+    let mut room = [0; 8];
+    let at = At { view: &view, data: 0 };
+    let got = access::read(&disk, at, &Hints::default(), true, &mut memory(&mut room));
+    assert_eq!((got.expect("a read"), room), (8, [1, 2, 2, 3, 4, 5, 5, 6]));
 }

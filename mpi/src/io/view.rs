@@ -41,6 +41,8 @@ pub(crate) struct View {
     size: u64,
     /// Bytes from one filetype to the next.
     extent: u64,
+    /// Bytes from the beginning of a filetype to the end of its data.
+    reach: u64,
 }
 
 fn bad(text: String) -> Box<MpiError> {
@@ -64,6 +66,7 @@ impl View {
         filetype: &Arc<TypeDesc>,
         rep: Rep,
         datarep: &str,
+        may_overlap: bool,
     ) -> Result<View> {
         let in_file = rep.in_file(filetype)?;
         let (unit, size) = (rep.in_file(etype)?.size() as u64, in_file.size() as u64);
@@ -74,30 +77,32 @@ impl View {
             return Err(bad(text));
         }
         let mut runs = Vec::new();
-        let (mut before, mut end) = (0, 0);
+        // The next run does not begin before `least`.
+        let (mut before, mut least, mut reach) = (0, 0, 0);
         for (at, len) in memory::runs(&in_file) {
-            let Some(at) = u64::try_from(at).ok().filter(|at| *at >= end) else {
+            let Some(at) = u64::try_from(at).ok().filter(|at| *at >= least) else {
                 let text = format!(
-                    "the filetype has data at displacement {at}, behind data that ends at {end}: displacements \
-                     of a filetype are not negative, do not decrease and do not overlap"
+                    "the filetype has data at displacement {at}, behind data at {least}: displacements of a \
+                     filetype are not negative, do not decrease, and overlap only in a file that is not written"
                 );
-                return Err(bad(text));
+                return Err(MpiError::new(Class::IO, text));
             };
             runs.push(Run { at, len, before });
             before += len;
-            end = at + len;
+            reach = reach.max(at + len);
+            least = if may_overlap { at } else { at + len };
         }
         // Several elements have to be as one: those of one run may stand behind one another.
         let extent = in_file.extent().unsigned_abs();
-        if in_file.extent() <= 0 || extent < end - runs.first().map_or(0, |run| run.at) {
+        if in_file.extent() <= 0 || extent < least - runs.first().map_or(0, |run| run.at) {
             let text = format!(
-                "the filetype has an extent of {} bytes and data up to byte {end}: its elements would overlap",
+                "the filetype has an extent of {} bytes and data up to byte {least}: its elements would overlap",
                 in_file.extent()
             );
-            return Err(bad(text));
+            return Err(MpiError::new(Class::IO, text));
         }
         let (etype, filetype, datarep) = (Arc::clone(etype), Arc::clone(filetype), datarep.to_owned());
-        Ok(View { disp, etype, filetype, rep, datarep, unit, runs, size, extent })
+        Ok(View { disp, etype, filetype, rep, datarep, unit, runs, size, extent, reach })
     }
 
     /// Returns the bytes of an etype in the file.
@@ -144,7 +149,12 @@ impl View {
             return Ok(at..at);
         }
         let last = data.checked_add(len - 1).ok_or_else(too_far)?;
-        let end = self.place(last).checked_add(1).filter(|end| i64::try_from(*end).is_ok());
+        // Data that overlaps may end behind the last byte.
+        let end = match self.reach > self.runs.last().map_or(0, |run| run.at + run.len) {
+            true => (last / self.size).saturating_mul(self.extent).saturating_add(self.disp + self.reach),
+            false => self.place(last).saturating_add(1),
+        };
+        let end = Some(end).filter(|end| i64::try_from(*end).is_ok());
         Ok(self.place(data)..end.ok_or_else(too_far)?)
     }
 

@@ -397,11 +397,14 @@ fn representations_are_converted() {
                 (status.count_bytes, &back[..]),
                 (16, &[data[0], data[1], data[2], data[3], 0, 0][..])
             );
-            // SAFETY: the type has its integers in the first three, and the array outlives the access.
-            let scattered = unsafe { netmod_mpi::Buf::new(back.as_mut_ptr().cast(), 1, pair) };
-            let mut request = mpi.file_iread_at_all(file, 2, scattered).expect("start");
-            assert_eq!(mpi.wait(&mut request).expect("read").count_bytes, 8);
-            assert_eq!(back[..3], [data[2], data[1], data[3]]);
+            // The representation of the test has integers in a row alone.
+            if datarep == "external32" {
+                // SAFETY: the type has its integers in the first three, and the array outlives the access.
+                let scattered = unsafe { netmod_mpi::Buf::new(back.as_mut_ptr().cast(), 1, pair) };
+                let mut request = mpi.file_iread_at_all(file, 2, scattered).expect("start");
+                assert_eq!(mpi.wait(&mut request).expect("read").count_bytes, 8);
+                assert_eq!(back[..3], [data[2], data[1], data[3]]);
+            }
             mpi.barrier(WORLD).expect("barrier");
         }
         let error = mpi.file_set_view(file, 0, INT, INT, "nothing", Info::NULL).expect_err("not known");

@@ -17,7 +17,7 @@ const PACKAGE: &str = "mpich=4.0.2-3";
 /// The suite in the source.
 const TESTS: &str = "test/mpi";
 /// Lists of what the library has.
-const LISTS: [&str; 21] = [
+const LISTS: [&str; 23] = [
     "pt2pt",
     "datatype",
     "coll",
@@ -28,11 +28,13 @@ const LISTS: [&str; 21] = [
     "info",
     "init",
     "topo",
+    "io",
     "errors/attr",
     "errors/coll",
     "errors/comm",
     "errors/datatype",
     "errors/group",
+    "errors/io",
     "errors/pt2pt",
     "errors/topo",
     "threads/pt2pt",

@@ -66,7 +66,7 @@ struct InC<A: Abi, K: Of<A>> {
 }
 
 impl<A: Abi, K: Of<A>> UserErrhandler for InC<A, K> {
-    fn call(&self, object: u32, code: i32) {
+    fn call(&self, object: u32, code: i32) -> i32 {
         let (mut object, mut code) = (K::handle(object), A::code_out(code));
         // SAFETY: the program gave this function for objects of this kind; both addresses are of
         // this frame.
@@ -76,6 +76,7 @@ impl<A: Abi, K: Of<A>> UserErrhandler for InC<A, K> {
                 None => (self.function)(&raw mut object, &raw mut code),
             }
         }
+        A::code_in(code)
     }
 }
 
