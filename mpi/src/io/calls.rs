@@ -1,4 +1,4 @@
-//! What is set of an open file and asked of it.
+//! Settings of an open file, and questions about it: MPI's functions.
 
 use std::sync::Arc;
 

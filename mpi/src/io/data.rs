@@ -249,7 +249,7 @@ impl OpenFile {
     /// Checks an access, and moves the file pointer behind what it accesses.
     ///
     /// # Errors
-    /// As [`OpenFile::checked`]; a place beyond all files; what the shared file pointer's file says.
+    /// As [`OpenFile::checked`]; a place beyond all files; if there is no shared file pointer.
     pub(super) fn access(&self, way: Way, place: Where, memory: Bound, datatype: Datatype) -> Result<Access> {
         let checked = self.checked(way, place, memory, datatype)?;
         let etypes = checked.etypes();

@@ -15,7 +15,7 @@ use crate::consts::{MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Errhandler, File, Request, Table};
 
-/// What a process has set of an open file.
+/// The settings of an open file that belong to a process.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub view: Arc<View>,

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::data::{Access, Checked, Stream, Way};
 use super::file::OpenFile;
+use super::hints::Phases;
 use super::pattern::{Cursor, Pattern};
 use super::port::{Message, Port};
 use super::view::Part;
@@ -29,7 +30,7 @@ const ALIGN: u64 = 4096;
 /// Numbers that a process tells of its access.
 const FACTS: usize = 7;
 
-/// What a process tells of its access.
+/// The facts of its access that a process tells.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     /// The class of the error of its arguments, or 0.
@@ -37,24 +38,24 @@ struct Facts {
     /// First byte in the file, and the one past the last; the same if there are none.
     first: u64,
     end: u64,
-    /// Aggregators, the bytes of their windows, and whether there are to be two phases.
+    /// Aggregators, the bytes of their windows, and the phases.
     nodes: u64,
     window: u64,
-    mode: i64,
+    phases: Phases,
     atomic: bool,
 }
 
 impl Facts {
     fn of(access: &Result<Access>) -> Facts {
-        let none = Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, mode: 0, atomic: false };
+        let none = Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, phases: Phases::One, atomic: false };
         match access {
             Err(e) => Facts { class: e.class.0.into(), ..none },
             Ok(access) => {
                 let Checked { view, hints, way, atomic, .. } = &access.of;
                 let span = view.span(access.data, access.of.len()).unwrap_or(0..0);
-                let mode = hints.two_phases(*way == Way::Read);
+                let phases = hints.phases(*way == Way::Read);
                 let (nodes, window) = (hints.nodes, hints.window);
-                Facts { class: 0, first: span.start, end: span.end, nodes, window, mode, atomic: *atomic }
+                Facts { class: 0, first: span.start, end: span.end, nodes, window, phases, atomic: *atomic }
             }
         }
     }
@@ -66,7 +67,7 @@ impl Facts {
             self.end,
             self.nodes,
             self.window,
-            self.mode.cast_unsigned(),
+            self.phases.emit(),
             self.atomic.into(),
         ];
         let numbers: [u64; FACTS] = numbers;
@@ -81,7 +82,7 @@ impl Facts {
             end: number(2),
             nodes: number(3),
             window: number(4),
-            mode: number(5).cast_signed(),
+            phases: Phases::parse(number(5)),
             atomic: number(6) != 0,
         }
     }
@@ -105,7 +106,7 @@ impl Plan {
     /// hints are those of the first process.
     fn of(all: &[Facts]) -> Option<Plan> {
         let mut used = all.iter().filter(|f| !f.is_empty());
-        let (nodes, window, mode, atomic) = all.first().map(|f| (f.nodes, f.window, f.mode, f.atomic))?;
+        let Facts { nodes, window, phases, atomic, .. } = *all.first()?;
         let first = *used.next()?;
         let (mut low, mut high, mut before, mut mixed) = (first.first, first.end, first.end, false);
         for facts in used {
@@ -114,7 +115,7 @@ impl Plan {
             low = low.min(facts.first);
             high = high.max(facts.end);
         }
-        if mode == NEVER || atomic || (mode == AUTOMATIC && !mixed) {
+        if phases == Phases::One || atomic || (phases == Phases::Automatic && !mixed) {
             return None;
         }
         let n = all.len() as u64;
@@ -149,13 +150,6 @@ impl Plan {
     }
 }
 
-/// Whether an access goes in two phases, by the hint `romio_cb_read` or `romio_cb_write`.
-pub(super) const AUTOMATIC: i64 = 0;
-/// It does.
-pub(super) const ALWAYS: i64 = 1;
-/// It does not.
-pub(super) const NEVER: i64 = 2;
-
 /// A collective access, in which a process takes part though its own arguments are wrong.
 ///
 /// # Errors
@@ -172,11 +166,11 @@ pub(super) async fn all(port: Port, access: Result<Access>) -> Result<Status> {
         return port.settle(done).await;
     };
     let done = two_phases(&port, access, plan).await;
-    // Who has lost a message is not heard of any more.
+    // A process that has lost a message is not heard of any more.
     if port.is_lost() { done } else { port.settle(done).await }
 }
 
-/// What a process has to do with an aggregator.
+/// The part of a process in the range of an aggregator.
 struct Partner {
     rank: usize,
     range: Range<u64>,
@@ -185,7 +179,7 @@ struct Partner {
     at: usize,
 }
 
-/// What an aggregator has to do.
+/// The work of an aggregator.
 struct Work {
     range: Range<u64>,
     /// The parts of each process.
@@ -302,7 +296,7 @@ async fn write(
     mut failed: Option<Box<MpiError>>,
 ) -> Result<Option<Box<MpiError>>> {
     let rounds = plan.rounds();
-    // What came in the round before is written while nothing is locked, together with the packing.
+    // Data of the round before is written while nothing is locked, together with the packing.
     let mut came: Option<(Window, Vec<Vec<u8>>)> = None;
     for round in 0..=rounds {
         let mut slices = Vec::new();
@@ -362,7 +356,7 @@ async fn read(
     mut failed: Option<Box<MpiError>>,
 ) -> Result<(usize, Option<Box<MpiError>>)> {
     let mut got = 0;
-    // What came in the round before is unpacked while nothing is locked, together with the reads.
+    // Data of the round before is unpacked while nothing is locked, together with the reads.
     let mut came: Vec<(usize, Vec<u8>)> = Vec::new();
     for round in 0..=plan.rounds() {
         let window = work.as_mut().filter(|_| round < plan.rounds()).map(|work| {
@@ -436,25 +430,25 @@ mod tests {
     use super::*;
 
     fn facts(first: u64, end: u64) -> Facts {
-        Facts { class: 0, first, end, nodes: 2, window: 4096, mode: AUTOMATIC, atomic: false }
+        Facts { class: 0, first, end, nodes: 2, window: 4096, phases: Phases::Automatic, atomic: false }
     }
 
     #[test]
     fn plans_cover_what_is_accessed() {
         assert_eq!(Plan::of(&[facts(0, 100), facts(100, 200)]), None, "side by side");
         assert_eq!(Plan::of(&[facts(0, 0), facts(5, 5)]), None, "nothing");
-        assert_eq!(Plan::of(&[Facts { mode: NEVER, ..facts(0, 100) }, facts(50, 200)]), None);
+        assert_eq!(Plan::of(&[Facts { phases: Phases::One, ..facts(0, 100) }, facts(50, 200)]), None);
         let plan = Plan::of(&[facts(10, 20_000), facts(20, 30_000), facts(0, 0)]).expect("mixed");
         assert_eq!(plan.ranges, [(0, 10..16_384), (1, 16_384..30_000)]);
         assert_eq!((plan.rounds(), plan.window(&(10..16_384), 3)), (4, 12_298..16_384));
         assert_eq!(plan.window(&(16_384..30_000), 4), 30_000..30_000);
-        let small = Plan::of(&[Facts { mode: ALWAYS, ..facts(1, 2) }, facts(2, 3)]).expect("wanted");
+        let small = Plan::of(&[Facts { phases: Phases::Two, ..facts(1, 2) }, facts(2, 3)]).expect("wanted");
         assert_eq!(small.ranges, [(0, 1..3)], "an aggregator without a range is none");
     }
 
     #[test]
     fn facts_are_read_as_they_were_told() {
-        let told = Facts { class: 12, mode: ALWAYS, atomic: true, ..facts(1 << 40, 1 << 41) };
+        let told = Facts { class: 12, phases: Phases::Two, atomic: true, ..facts(1 << 40, 1 << 41) };
         let read = Facts::parse(&told.emit());
         assert_eq!(format!("{read:?}"), format!("{told:?}"));
         assert_eq!(told.emit().len(), 8 * FACTS);

@@ -1,20 +1,49 @@
 //! Hints: settings of an open file, by the keys of infos.
 
-use super::group::{ALWAYS, AUTOMATIC, NEVER};
-
-/// Whether holes between the parts of a read, or of a write, are transferred, too.
+/// Keys of the transfer of holes between the parts of a read, or of a write.
 const SIEVE_READS: &str = "romio_ds_read";
 const SIEVE_WRITES: &str = "romio_ds_write";
 /// Most bytes of a file that are transferred at once with their holes.
 const READ_BUFFER: &str = "ind_rd_buffer_size";
 const WRITE_BUFFER: &str = "ind_wr_buffer_size";
 
-/// Whether reads, or writes, of all processes go in two phases.
+/// Keys of the phases of reads, or writes, of all processes.
 const COLLECT_READS: &str = "romio_cb_read";
 const COLLECT_WRITES: &str = "romio_cb_write";
 /// Aggregators, and the bytes that one has in memory at once.
 const NODES: &str = "cb_nodes";
 const WINDOW: &str = "cb_buffer_size";
+
+/// The phases of an access of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phases {
+    /// Two if the parts of different processes lie between each other.
+    Automatic,
+    /// Data goes through aggregators.
+    Two,
+    /// Each process makes its access alone.
+    One,
+}
+
+impl Phases {
+    /// Returns a number for messages.
+    pub(super) fn emit(self) -> u64 {
+        match self {
+            Phases::Automatic => 0,
+            Phases::Two => 1,
+            Phases::One => 2,
+        }
+    }
+
+    /// Returns the phases of a number.
+    pub(super) fn parse(number: u64) -> Phases {
+        match number {
+            1 => Phases::Two,
+            2 => Phases::One,
+            _ => Phases::Automatic,
+        }
+    }
+}
 
 /// The hints of an open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +52,8 @@ pub(super) struct Hints {
     pub sieve_writes: bool,
     pub read_buffer: u64,
     pub write_buffer: u64,
-    collect_reads: i64,
-    collect_writes: i64,
+    collect_reads: Phases,
+    collect_writes: Phases,
     pub nodes: u64,
     pub window: u64,
 }
@@ -36,8 +65,8 @@ impl Default for Hints {
             sieve_writes: false,
             read_buffer: 4 << 20,
             write_buffer: 512 << 10,
-            collect_reads: AUTOMATIC,
-            collect_writes: AUTOMATIC,
+            collect_reads: Phases::Automatic,
+            collect_writes: Phases::Automatic,
             nodes: 1,
             window: 16 << 20,
         }
@@ -59,10 +88,10 @@ impl Hints {
                 "automatic" => automatic,
                 _ => now,
             };
-            let choice = |now: i64| match value.as_str() {
-                "enable" => ALWAYS,
-                "disable" => NEVER,
-                "automatic" => AUTOMATIC,
+            let choice = |now: Phases| match value.as_str() {
+                "enable" => Phases::Two,
+                "disable" => Phases::One,
+                "automatic" => Phases::Automatic,
                 _ => now,
             };
             match key.as_str() {
@@ -79,18 +108,18 @@ impl Hints {
         }
     }
 
-    /// Returns whether accesses of all processes go in two phases.
-    pub(super) fn two_phases(&self, reads: bool) -> i64 {
+    /// Returns the phases of reads, or of writes, of all processes.
+    pub(super) fn phases(&self, reads: bool) -> Phases {
         if reads { self.collect_reads } else { self.collect_writes }
     }
 
     /// Returns the pairs of what is used.
     pub(super) fn pairs(&self) -> Vec<(String, String)> {
         let switch = |on: bool| if on { "enable" } else { "disable" }.to_owned();
-        let choice = |mode: i64| match mode {
-            ALWAYS => "enable",
-            NEVER => "disable",
-            _ => "automatic",
+        let choice = |phases: Phases| match phases {
+            Phases::Two => "enable",
+            Phases::One => "disable",
+            Phases::Automatic => "automatic",
         };
         [
             (COLLECT_READS, choice(self.collect_reads).to_owned()),

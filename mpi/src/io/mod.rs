@@ -15,14 +15,15 @@
 //! then.
 //!
 //! **Two phases.** If the parts of different processes lie between each other, aggregators write or
-//! read them in long pieces (`group`, with `pattern` and `window`). Who needs what is told in front,
-//! so that both ends of each message know its length.
+//! read them in long pieces (`group`, with `pattern` and `window`). Each is told in front who needs
+//! which bytes, so that both ends of each message know its length.
 //!
 //! **The shared file pointer** is in a hidden file that all have open and that has no name
-//! (`shared`). So it needs no process to make progress for another one, and nothing is left behind.
+//! (`shared`, `hidden`). So it needs no process to make progress for another one, and nothing is
+//! left behind.
 //!
 //! **Representations** (`rep`). A view is made of the types as the file has them. Data is converted
-//! by the functions of the program outside of the lock, as a whole.
+//! as a whole, by functions of the program too, outside of the lock.
 //!
 //! **Data sieving.** Short parts of a read that lie close together are read with the holes between
 //! them. Writes are not by default: another process may write to a hole at the same time, which the
@@ -39,6 +40,7 @@ mod data;
 mod fault;
 mod file;
 mod group;
+mod hidden;
 mod hints;
 mod memory;
 mod moves;

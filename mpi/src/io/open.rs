@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 use super::file::{Entry, OpenFile, Settings};
+use super::hidden;
 use super::hints::Hints;
 use super::port::{Collective, Port};
 use super::rep::Rep;
-use super::shared::{self, Shared};
+use super::shared::Shared;
 use super::storage::{self, Disk};
 use super::view::View;
 use crate::comm::CommCore;
@@ -124,7 +125,7 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
     let this = Arc::clone(&wanted);
     let start = port.outside(move || this.start()).await;
     let start = port.settle(start).await?;
-    let made = shared::make(&port, &wanted.name, wanted.one_node, start).await?;
+    let made = hidden::make(&port, &wanted.name, wanted.one_node, start).await?;
     *wanted.shared.lock() = Some(made);
     Ok(Status::EMPTY)
 }

@@ -26,7 +26,7 @@ const TEXT: usize = 400;
 pub(super) enum Message {
     /// Bytes for a rank.
     Send(usize, Vec<u8>),
-    /// So many bytes of a rank.
+    /// A number of bytes of a rank.
     Receive(usize, usize),
     /// At most so many bytes of a rank.
     Upto(usize, usize),

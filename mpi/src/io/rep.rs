@@ -44,7 +44,7 @@ pub trait UserDatarep: Send + Sync {
 /// The representation of data in a view.
 #[derive(Clone)]
 pub(super) enum Rep {
-    /// As in memory.
+    /// Data has the bytes of memory.
     Native,
     External32,
     User(Arc<dyn UserDatarep>),

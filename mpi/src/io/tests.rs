@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// What happens at a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -144,7 +144,8 @@ fn random_view(random: &mut Random) -> View {
     let blocks = TypeDesc::indexed(&lens, &displs, &etype, Form::Int).expect("small");
     let extent = at * unit + random.below(9) as i64;
     let filetype = TypeDesc::resized(0, extent, &Arc::new(blocks), Form::Int).expect("small");
-    View::new(random.below(20), &etype, &Arc::new(filetype), Rep::Native, "native", false).expect("a sound view")
+    View::new(random.below(20), &etype, &Arc::new(filetype), Rep::Native, "native", false)
+        .expect("a sound view")
 }
 
 /// The place of each byte of data of a view, by its type's runs alone.

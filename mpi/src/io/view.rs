@@ -59,7 +59,8 @@ impl View {
     /// Creates a view. Functions of the program are called, so nothing may be locked.
     ///
     /// # Errors
-    /// What those functions return; a filetype that is not made of etypes, or whose displacements are negative or decrease.
+    /// What those functions return; a filetype that is not made of etypes, or whose displacements
+    /// are negative or decrease.
     pub(super) fn new(
         disp: u64,
         etype: &Arc<TypeDesc>,

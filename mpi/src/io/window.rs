@@ -14,7 +14,7 @@ const DENSE: u64 = 16;
 /// The parts of all processes in a window.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// By rank, each in the order of the file.
+    /// Those of each rank, in the order of the file.
     parts: Vec<Vec<Part>>,
 }
 

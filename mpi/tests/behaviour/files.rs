@@ -399,7 +399,7 @@ fn representations_are_converted() {
             );
             // The representation of the test has integers in a row alone.
             if datarep == "external32" {
-                // SAFETY: the type has its integers in the first three, and the array outlives the access.
+                // SAFETY: the array has the type's integers, and outlives the access.
                 let scattered = unsafe { netmod_mpi::Buf::new(back.as_mut_ptr().cast(), 1, pair) };
                 let mut request = mpi.file_iread_at_all(file, 2, scattered).expect("start");
                 assert_eq!(mpi.wait(&mut request).expect("read").count_bytes, 8);
@@ -413,4 +413,39 @@ fn representations_are_converted() {
     });
     let bytes = std::fs::read(&path.0).expect("the file");
     assert_eq!(bytes[..4], [1, 0x55, 0, 0x55], "the last representation");
+}
+
+#[test]
+fn a_full_device_is_told_to_all() {
+    run(3, |mpi, me| {
+        let full = "/dev/full";
+        let mut file = open(mpi, full, MODE_WRONLY);
+        let mut data = [me; 64];
+        for mode in ["enable", "disable"] {
+            let mut info = mpi.anytime().info_create().expect("an info");
+            for (key, value) in [("romio_cb_write", mode), ("cb_nodes", "1"), ("cb_buffer_size", "100")] {
+                mpi.anytime().info_set(info, key, value).expect("a hint");
+            }
+            mpi.file_set_info(file, info).expect("hints");
+            mpi.anytime().info_free(&mut info).expect("free");
+            // Only the last process has something to write.
+            let some = if me == 2 { 64 } else { 0 };
+            for nonblocking in [false, true] {
+                let data = ints(&mut data[..some]);
+                let failed = if nonblocking {
+                    let mut request = mpi.file_iwrite_at_all(file, 256 * i64::from(me), data).expect("start");
+                    mpi.wait(&mut request)
+                } else {
+                    mpi.file_write_at_all(file, 256 * i64::from(me), data)
+                };
+                let error = failed.expect_err("no space");
+                assert_eq!((error.class, error.comm), (Class::NO_SPACE, Some(file.0)), "{}", error.text);
+                assert!(error.text.contains("/dev/full: writing"), "{}", error.text);
+                assert!(error.text.contains("free space on the device"), "{}", error.text);
+            }
+        }
+        let error = mpi.file_write_ordered(file, ints(&mut data)).expect_err("no space");
+        assert_eq!(error.class, Class::NO_SPACE);
+        mpi.file_close(&mut file).expect("close");
+    });
 }
