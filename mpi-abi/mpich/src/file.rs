@@ -13,6 +13,15 @@ pub(crate) fn file_in(file: CFile) -> c_int {
     file_number(file)
 }
 
+/// Reads a file to know its object; one that is none if the pointer is NULL.
+///
+/// # Safety
+/// The pointer is NULL or points to memory of the caller.
+pub(crate) unsafe fn file_look(at: *const CFile) -> c_int {
+    // SAFETY: as the caller promises.
+    if at.is_null() { 0 } else { file_number(unsafe { at.read() }) }
+}
+
 /// A place for one file.
 pub(crate) struct OutFile {
     to: *mut CFile,
@@ -36,11 +45,6 @@ impl OutFile {
         // SAFETY: as the caller promises.
         let value = if to.is_null() { UNWRITTEN } else { file_number(unsafe { to.read() }) };
         OutFile { to, value }
-    }
-
-    /// Returns the library's handle of the file that is there.
-    pub(crate) fn number(&self) -> c_int {
-        self.value
     }
 
     /// Returns its address for the library; NULL if the caller's is.

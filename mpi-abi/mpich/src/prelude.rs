@@ -12,4 +12,4 @@ pub(crate) use netmod_mpi_common::convert::{
 pub(crate) use netmod_mpi_common::{anytime, entry, exported, free, imp, missing, missing_tool};
 
 pub(crate) use crate::abi::Interface;
-pub(crate) use crate::file::{OutFile, file_in};
+pub(crate) use crate::file::{OutFile, file_in, file_look};

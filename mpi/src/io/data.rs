@@ -129,6 +129,21 @@ impl Access {
         Ok(status(moved))
     }
 
+    /// Makes the access alone, with the bytes of [`Access::stream`].
+    ///
+    /// # Errors
+    /// As [`Access::run`].
+    pub(super) fn run_on(&self, stream: Stream) -> Result<Status> {
+        let Checked { way, disk, hints, atomic, .. } = &self.of;
+        match (way, stream) {
+            (Way::Write, Stream::Packed(bytes)) => {
+                access::write_packed(disk, self.at(), hints, *atomic, &bytes)?;
+                Ok(self.written())
+            }
+            _ => self.run(),
+        }
+    }
+
     /// Returns the status of a write that has succeeded.
     pub(super) fn written(&self) -> Status {
         match &self.of.memory {

@@ -46,7 +46,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(access: &Result<Access>) -> Facts {
+    fn of(access: std::result::Result<&Access, &Box<MpiError>>) -> Facts {
         let none = Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, phases: Phases::One, atomic: false };
         match access {
             Err(e) => Facts { class: e.class.0.into(), ..none },
@@ -155,17 +155,22 @@ impl Plan {
 /// # Errors
 /// In all processes: the failure of any.
 pub(super) async fn all(port: Port, access: Result<Access>) -> Result<Status> {
-    let told = port.gather(Facts::of(&access).emit()).await?;
+    // Data is converted first: if that fails, nobody writes.
+    let ready = match access {
+        Ok(access) => port.outside(move || access.stream().map(|stream| (access, stream))).await,
+        Err(e) => Err(e),
+    };
+    let told = port.gather(Facts::of(ready.as_ref().map(|(access, _)| access)).emit()).await?;
     let told: Vec<Facts> = told.iter().map(|record| Facts::parse(record)).collect();
     if told.iter().any(|facts| facts.class != 0) {
-        return port.settle(access.map(|_| Status::EMPTY)).await;
+        return port.settle(ready.map(|_| Status::EMPTY)).await;
     }
-    let access = Arc::new(access?);
+    let (access, stream) = ready?;
     let Some(plan) = Plan::of(&told) else {
-        let done = port.outside(move || access.run()).await;
+        let done = port.outside(move || access.run_on(stream)).await;
         return port.settle(done).await;
     };
-    let done = two_phases(&port, access, plan).await;
+    let done = two_phases(&port, Arc::new(access), stream, plan).await;
     // A process that has lost a message is not heard of any more.
     if port.is_lost() { done } else { port.settle(done).await }
 }
@@ -187,10 +192,10 @@ struct Work {
 }
 
 /// An access in two phases. What the file system says is kept, so that the messages go on.
-async fn two_phases(port: &Port, access: Arc<Access>, plan: Plan) -> Result<Status> {
+async fn two_phases(port: &Port, access: Arc<Access>, stream: Stream, plan: Plan) -> Result<Status> {
     let mine = Arc::clone(&access);
     let ranges = plan.ranges.clone();
-    let (stream, patterns) = port.outside(move || (mine.stream(), divide(&mine, &ranges))).await;
+    let patterns = port.outside(move || divide(&mine, &ranges)).await;
     let parts = tell(port, &plan, patterns.iter().map(Pattern::emit).collect()).await?;
     let mut at = 0;
     let partner = |((rank, range), pattern): (&(usize, Range<u64>), Pattern)| {
@@ -201,14 +206,10 @@ async fn two_phases(port: &Port, access: Arc<Access>, plan: Plan) -> Result<Stat
     let partners: Vec<Partner> = plan.ranges.iter().zip(patterns).map(partner).collect();
     let own = plan.ranges.iter().find(|(rank, _)| *rank == port.me);
     let work = own.map(|(_, range)| Work { range: range.clone(), parts });
-    let (stream, failed) = match stream {
-        Ok(stream) => (Some(stream), None),
-        Err(e) => (None, Some(e)),
-    };
-    let stream = Arc::new(Mutex::new(stream));
+    let stream = Arc::new(Mutex::new(Some(stream)));
     let (got, failed) = match access.of.way {
-        Way::Write => (0, write(port, &access, &plan, partners, work, &stream, failed).await?),
-        Way::Read => read(port, &access, &plan, partners, work, &stream, failed).await?,
+        Way::Write => (0, write(port, &access, &plan, partners, work, &stream).await?),
+        Way::Read => read(port, &access, &plan, partners, work, &stream).await?,
     };
     if let Some(e) = failed {
         return Err(e);
@@ -293,9 +294,8 @@ async fn write(
     mut partners: Vec<Partner>,
     mut work: Option<Work>,
     stream: &Bytes,
-    mut failed: Option<Box<MpiError>>,
 ) -> Result<Option<Box<MpiError>>> {
-    let rounds = plan.rounds();
+    let (rounds, mut failed) = (plan.rounds(), None);
     // Data of the round before is written while nothing is locked, together with the packing.
     let mut came: Option<(Window, Vec<Vec<u8>>)> = None;
     for round in 0..=rounds {
@@ -318,7 +318,6 @@ async fn write(
                 };
                 let mut stream = bytes_of.lock();
                 let part = |(rank, at, len)| {
-                    // Nobody writes the bytes of a process that has failed.
                     let part = stream.as_mut().map_or_else(|| vec![0; len], |stream| stream.part(at, len));
                     Message::Send(rank, part)
                 };
@@ -353,9 +352,8 @@ async fn read(
     mut partners: Vec<Partner>,
     mut work: Option<Work>,
     stream: &Bytes,
-    mut failed: Option<Box<MpiError>>,
 ) -> Result<(usize, Option<Box<MpiError>>)> {
-    let mut got = 0;
+    let (mut got, mut failed) = (0, None);
     // Data of the round before is unpacked while nothing is locked, together with the reads.
     let mut came: Vec<(usize, Vec<u8>)> = Vec::new();
     for round in 0..=plan.rounds() {

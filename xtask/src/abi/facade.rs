@@ -238,7 +238,7 @@ fn object(function: &Function, interface: Interface) -> String {
             let (handle, at) = (safe(bare), bare.len() < name.len());
             let number = match (interface, at) {
                 (Interface::Mpich, false) if kind == "file" => format!("file_in({handle})"),
-                (Interface::Mpich, true) if kind == "file" => format!("OutFile::of({handle}).number()"),
+                (Interface::Mpich, true) if kind == "file" => format!("file_look({handle})"),
                 (Interface::Mpich, false) => handle,
                 (Interface::Mpich, true) => format!("look({handle})"),
                 (Interface::Standard, false) => format!("{handle}.number()"),

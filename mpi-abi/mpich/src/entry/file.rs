@@ -5,7 +5,7 @@ use crate::prelude::*;
 entry! { MPI_File_call_errhandler PMPI_File_call_errhandler [let fh = file_in(fh);] (fh: CFile, errorcode: c_int)
     on Object::File(file_in(fh)); |mpi| imp::file::file_call_errhandler(mpi, fh, errorcode) }
 entry! { MPI_File_close PMPI_File_close [let mut fh_io = OutFile::of(fh); let fh = fh_io.at();] (fh: *mut CFile)
-    on Object::File(OutFile::of(fh).number()); |mpi| { let mut fh_ = File(get(fh)? as u32); let done_ = mpi.file_close(&mut fh_); put(fh, fh_)?; done_ } }
+    on Object::File(file_look(fh)); |mpi| { let mut fh_ = File(get(fh)? as u32); let done_ = mpi.file_close(&mut fh_); put(fh, fh_)?; done_ } }
 entry! { MPI_File_create_errhandler PMPI_File_create_errhandler [] (file_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; |mpi| { given(errhandler)?; imp::file::file_create_errhandler::<Interface>(mpi, file_errhandler_fn, errhandler) } }
 entry! { MPI_File_delete PMPI_File_delete [] (filename: *const c_char, info: c_int)
