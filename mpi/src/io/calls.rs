@@ -399,6 +399,9 @@ impl Mpi {
     pub fn file_handler(&self, file: File) -> Handler {
         let found = self.with(|s| {
             let files = &mut s.objects.files;
+            if let Some((_, handler)) = files.closed.as_ref().filter(|(closed, _)| *closed == file) {
+                return Ok(handler.clone());
+            }
             let default = files.errhandler;
             let handle = files.errhandler(file).map_or(default, |place| *place);
             s.objects.anytime.errhandlers().get(handle)

@@ -12,6 +12,7 @@ use super::storage::{Disk, closed};
 use super::view::View;
 use crate::comm::CommCore;
 use crate::consts::{MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY};
+use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Errhandler, File, Request, Table};
 
@@ -147,6 +148,8 @@ pub(crate) struct Entry {
 pub(crate) struct Files {
     pub table: Table<File, Entry>,
     pub errhandler: Errhandler,
+    /// The file whose close has failed last, and its error handler.
+    pub(super) closed: Option<(File, Handler)>,
     pub(super) datareps: Vec<(String, Arc<dyn UserDatarep>)>,
 }
 
@@ -158,7 +161,7 @@ impl std::fmt::Debug for Files {
 
 impl Default for Files {
     fn default() -> Files {
-        Files { table: Table::new(), errhandler: Errhandler::RETURN, datareps: Vec::new() }
+        Files { table: Table::new(), errhandler: Errhandler::RETURN, closed: None, datareps: Vec::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -32,13 +32,11 @@ const BYTE: Datatype = Datatype(0x4c00_010d);
 /// Aggregators of a node.
 const AGGREGATORS: u64 = 4;
 
-/// Returns the name of the file that a name means: before it may stand the kind of its file system,
-/// which is found out without it.
+/// Returns the path of a file. The kind of its file system may stand before it, as ROMIO has it; it
+/// makes no difference here.
 fn bare(name: &str) -> Result<&str> {
-    let name = match name.split_once(':') {
-        Some((kind @ ("ufs" | "nfs" | "file" | "testfs"), rest)) if kind != "testfs" => rest,
-        _ => name,
-    };
+    let kinds = ["ufs:", "nfs:"];
+    let name = kinds.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
     if name.is_empty() || name.contains('\0') {
         return Err(MpiError::new(Class::BAD_FILE, format!("{name:?} is no name of a file; give its path")));
     }
@@ -88,11 +86,13 @@ struct Wanted {
     /// The opened file and its shared file pointer, once they are there.
     opened: Mutex<Option<Disk>>,
     shared: Mutex<Option<Shared>>,
+    /// The place where file pointers begin.
+    start: AtomicU64,
 }
 
 impl Wanted {
-    /// Returns the place where file pointers begin.
-    fn start(&self) -> Result<u64> {
+    /// Finds the place where file pointers begin.
+    fn find_start(&self) -> Result<u64> {
         match &*self.opened.lock() {
             Some(disk) if self.amode & MODE_APPEND != 0 => disk.len(),
             _ => Ok(0),
@@ -123,8 +123,11 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
         }
     }
     let this = Arc::clone(&wanted);
-    let start = port.outside(move || this.start()).await;
+    let start = port.outside(move || this.find_start()).await;
+    // That of the first process counts: nobody writes before all are through.
     let start = port.settle(start).await?;
+    let start = port.numbers(start.cast_signed()).await?[0].cast_unsigned();
+    wanted.start.store(start, Ordering::Relaxed);
     let made = hidden::make(&port, &wanted.name, wanted.one_node, start).await?;
     *wanted.shared.lock() = Some(made);
     Ok(Status::EMPTY)
@@ -173,20 +176,21 @@ impl Mpi {
     /// than others give; what the file system says.
     pub fn file_open(&self, comm: Comm, filename: &str, amode: i32, info: Info) -> Result<File> {
         let core = self.file_core(comm)?;
-        let (one_node, nodes) = self.with(|s| {
+        let nodes = self.with(|s| {
             let nodes = core.group().places().iter().map(|p| Ok(s.dev.node_of(*p)?));
-            let nodes = nodes.collect::<Result<HashSet<u64>>>()?;
-            Ok((nodes.len() == 1, nodes.len() as u64))
-        })?;
+            nodes.collect::<Result<HashSet<u64>>>().map(|nodes| nodes.len() as u64)
+        });
         let mut hints = Hints::default();
-        hints.nodes = (nodes * AGGREGATORS).min(core.size().into());
+        hints.nodes = (nodes.clone().unwrap_or(1) * AGGREGATORS).min(core.size().into());
         let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
         let name = bare(filename);
         let checked = check_mode(amode).and(name.clone().map(|_| ())).and(pairs.clone().map(|_| ()));
+        // A process whose arguments are wrong takes part, since the others do.
+        let (one_node, checked) = (nodes == Ok(1), checked.and(nodes.map(|_| ())));
         hints.take(&pairs.unwrap_or_default());
         let name = name.unwrap_or_default().to_owned();
-        let (opened, shared) = (Mutex::new(None), Mutex::new(None));
-        let wanted = Arc::new(Wanted { name, amode, one_node, opened, shared });
+        let (opened, shared, start) = (Mutex::new(None), Mutex::new(None), AtomicU64::new(0));
+        let wanted = Arc::new(Wanted { name, amode, one_node, opened, shared, start });
         let mut task = Collective::blocking(&core, 0, |port| open(port, Arc::clone(&wanted), checked));
         let done = self.run_task(&mut task);
         drop(task);
@@ -199,7 +203,7 @@ impl Mpi {
 
     /// Adds an open file.
     fn file_made(&self, core: &Arc<CommCore>, wanted: &Wanted, hints: Hints) -> Result<File> {
-        let position = wanted.start()?;
+        let position = wanted.start.load(Ordering::Relaxed);
         let shared = wanted.shared.lock().take().unwrap_or(Shared::Own(Mutex::new(position)));
         let disk = wanted.opened.lock().take().map(Arc::new);
         self.with(|s| {
@@ -236,17 +240,18 @@ impl Mpi {
         let done = self.run_task(&mut task);
         drop(task);
         self.with(|s| {
-            let gone = s.objects.files.table.remove(*fh)?;
-            s.objects.anytime.errhandlers().release(gone.errhandler);
+            let State { objects, .. } = s;
+            let gone = objects.files.table.remove(*fh)?;
+            // The error goes to the handler of the file, which is gone.
+            if done.is_err() {
+                objects.files.closed = Some((*fh, objects.anytime.errhandlers().get(gone.errhandler)?));
+            }
+            objects.anytime.errhandlers().release(gone.errhandler);
             *fh = File::NULL;
             Ok(())
         })?;
         self.end_file_core(core)?;
-        // Its handler is gone with it.
-        done.map(|_| ()).map_err(|mut e| {
-            e.comm = None;
-            e
-        })
+        done.map(|_| ())
     }
 
     /// Deletes a file (`MPI_File_delete`).
