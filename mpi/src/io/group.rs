@@ -27,6 +27,8 @@ use crate::status::Status;
 const FIRST: usize = 256;
 /// Boundaries of the aggregators' ranges are multiples of so many bytes.
 const ALIGN: u64 = 4096;
+/// Most windows of a range. An access that needs more is mostly holes: each makes its part alone.
+const ROUNDS: u64 = 1 << 16;
 /// Numbers that a process tells of its access.
 const FACTS: usize = 7;
 
@@ -131,7 +133,7 @@ impl Plan {
             }
             start = start.max(end);
         }
-        Some(Plan { ranges, window: window.max(1) })
+        Some(Plan { ranges, window: window.max(1) }).filter(|plan| plan.rounds() <= ROUNDS)
     }
 
     /// Returns the number of windows of the longest range.
@@ -435,6 +437,7 @@ mod tests {
     fn plans_cover_what_is_accessed() {
         assert_eq!(Plan::of(&[facts(0, 100), facts(100, 200)]), None, "side by side");
         assert_eq!(Plan::of(&[facts(0, 0), facts(5, 5)]), None, "nothing");
+        assert_eq!(Plan::of(&[facts(0, 100), facts(50, 1 << 60)]), None, "too sparse");
         assert_eq!(Plan::of(&[Facts { phases: Phases::One, ..facts(0, 100) }, facts(50, 200)]), None);
         let plan = Plan::of(&[facts(10, 20_000), facts(20, 30_000), facts(0, 0)]).expect("mixed");
         assert_eq!(plan.ranges, [(0, 10..16_384), (1, 16_384..30_000)]);
