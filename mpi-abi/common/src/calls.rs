@@ -148,7 +148,7 @@ fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     dispatch(mpi, name, object, error, code)
 }
 
-/// Calls the error handler of an object. Returns the code that it leaves, which is `code` unless the
+/// Calls the error handler of an object. Returns the code that it leaves: `code`, unless the
 /// program's function changes it.
 pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c_int) -> c_int {
     let of_comm = |comm: Comm| (mpi.comm_handler(comm), comm.0);

@@ -49,7 +49,8 @@ struct Facts {
 
 impl Facts {
     fn of(access: std::result::Result<&Access, &Box<MpiError>>) -> Facts {
-        let none = Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, phases: Phases::One, atomic: false };
+        let none =
+            Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, phases: Phases::One, atomic: false };
         match access {
             Err(e) => Facts { class: e.class.0.into(), ..none },
             Ok(access) => {

@@ -124,7 +124,7 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
     }
     let this = Arc::clone(&wanted);
     let start = port.outside(move || this.find_start()).await;
-    // That of the first process counts: nobody writes before all are through.
+    // The first process decides where all start: nobody writes before all are through.
     let start = port.settle(start).await?;
     let start = port.numbers(start.cast_signed()).await?[0].cast_unsigned();
     wanted.start.store(start, Ordering::Relaxed);

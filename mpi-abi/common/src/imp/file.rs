@@ -97,7 +97,7 @@ impl<A: Abi> Convert<A> {
         state: *mut c_void,
     ) -> Result<()> {
         let (handle, memory, file) = (A::datatype(datatype), memory.cast(), file.cast());
-        // SAFETY: the program gave the function for such data; the caller promises that it is there.
+        // SAFETY: the program gave the function for such data; the caller promises it is there.
         let code = unsafe {
             match self {
                 Convert::Null => 0,
