@@ -48,7 +48,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(access: std::result::Result<&Access, &Box<MpiError>>) -> Facts {
+    fn of(access: std::result::Result<&Access, &MpiError>) -> Facts {
         let none =
             Facts { class: 0, first: 0, end: 0, nodes: 1, window: 1, phases: Phases::One, atomic: false };
         match access {
@@ -163,7 +163,8 @@ pub(super) async fn all(port: Port, access: Result<Access>) -> Result<Status> {
         Ok(access) => port.outside(move || access.stream().map(|stream| (access, stream))).await,
         Err(e) => Err(e),
     };
-    let told = port.gather(Facts::of(ready.as_ref().map(|(access, _)| access)).emit()).await?;
+    let told =
+        port.gather(Facts::of(ready.as_ref().map(|(access, _)| access).map_err(|e| &**e)).emit()).await?;
     let told: Vec<Facts> = told.iter().map(|record| Facts::parse(record)).collect();
     if told.iter().any(|facts| facts.class != 0) {
         return port.settle(ready.map(|_| Status::EMPTY)).await;
