@@ -132,7 +132,8 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
             "int" => inputs.push(name),
             _ if NUMBERS.contains(&role) && role != "keyval" => inputs.push(name),
             "count" => inputs.push(format!("i64::from({name})")),
-            "aint" | "extent" | "offset" | "viewoffset" | "mcount" => inputs.push(format!("{name} as i64")),
+            "aint" | "extent" | "mcount" => inputs.push(format!("{name} as i64")),
+            "offset" | "viewoffset" => inputs.push(name),
             "str" => inputs.push(format!("text({name})?")),
             "status" => {
                 statuses.push(name.clone());
@@ -207,9 +208,10 @@ fn given(function: &Function) -> String {
 fn nulls(function: &Function) -> String {
     let null = |a: &Argument| {
         let kind = handle(a.role.strip_prefix("out")?).filter(|kind| ["Comm", "Datatype"].contains(kind))?;
-        Some(format!("if done_.is_err() {{ put({}, {kind}::NULL)?; }}", safe(&a.name)))
+        Some(format!("put({}, {kind}::NULL)?;", safe(&a.name)))
     };
-    function.arguments.iter().filter_map(null).collect::<Vec<_>>().join(" ")
+    let nulls: Vec<String> = function.arguments.iter().filter_map(null).collect();
+    if nulls.is_empty() { String::new() } else { format!("if done_.is_err() {{ {} }}", nulls.join(" ")) }
 }
 
 /// The expression for an argument of `imp`, which has one function for both sizes of counts.

@@ -15,7 +15,7 @@ entry! { MPI_File_get_amode PMPI_File_get_amode [let fh = fh.number(); let mut a
 entry! { MPI_File_get_atomicity PMPI_File_get_atomicity [let fh = fh.number();] (fh: Handle, flag: *mut c_int)
     on Object::File(fh.number()); |mpi| { given(flag)?; let done_ = mpi.file_get_atomicity(File(fh as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
 entry! { MPI_File_get_byte_offset PMPI_File_get_byte_offset [let fh = fh.number();] (fh: Handle, offset: i64, disp: *mut i64)
-    on Object::File(fh.number()); |mpi| { given(disp)?; let done_ = mpi.file_get_byte_offset(File(fh as u32), offset as i64); let disp_ = done_?; put(disp, disp_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(disp)?; let done_ = mpi.file_get_byte_offset(File(fh as u32), offset); let disp_ = done_?; put(disp, disp_)?; Ok(()) } }
 entry! { MPI_File_get_errhandler PMPI_File_get_errhandler [let file = file.number(); let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (file: Handle, errhandler: *mut Handle)
     on Object::File(file.number()); |mpi| { given(errhandler)?; let done_ = mpi.file_get_errhandler(File(file as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
 entry! { MPI_File_get_group PMPI_File_get_group [let fh = fh.number(); let mut group_io = OutHandle::new(group, Kind::GROUP); let group = group_io.at();] (fh: Handle, group: *mut Handle)
@@ -33,7 +33,7 @@ entry! { MPI_File_get_type_extent PMPI_File_get_type_extent [let fh = fh.number(
 entry! { MPI_File_get_type_extent_c PMPI_File_get_type_extent_c [let fh = fh.number(); let datatype = datatype.number();] (fh: Handle, datatype: Handle, extent: *mut i64)
     on Object::File(fh.number()); |mpi| { given(extent)?; let done_ = mpi.file_get_type_extent(File(fh as u32), Datatype(datatype as u32)); let extent_ = done_?; put(extent, extent_)?; Ok(()) } }
 entry! { MPI_File_get_view PMPI_File_get_view [let fh = fh.number(); let mut etype_io = OutHandle::new(etype, Kind::DATATYPE); let etype = etype_io.at(); let mut filetype_io = OutHandle::new(filetype, Kind::DATATYPE); let filetype = filetype_io.at();] (fh: Handle, disp: *mut i64, etype: *mut Handle, filetype: *mut Handle, datarep: *mut c_char)
-    on Object::File(fh.number()); |mpi| { given(disp)?; given(etype)?; given(filetype)?; let done_ = imp::file::file_get_view(mpi, fh, disp, etype, filetype, datarep); if done_.is_err() { put(etype, Datatype::NULL)?; } if done_.is_err() { put(filetype, Datatype::NULL)?; } done_ } }
+    on Object::File(fh.number()); |mpi| { given(disp)?; given(etype)?; given(filetype)?; let done_ = imp::file::file_get_view(mpi, fh, disp, etype, filetype, datarep); if done_.is_err() { put(etype, Datatype::NULL)?; put(filetype, Datatype::NULL)?; } done_ } }
 entry! { MPI_File_iread PMPI_File_iread [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_c PMPI_File_iread_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
@@ -43,13 +43,13 @@ entry! { MPI_File_iread_all PMPI_File_iread_all [let fh = fh.number(); let buf =
 entry! { MPI_File_iread_all_c PMPI_File_iread_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_at PMPI_File_iread_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_at_c PMPI_File_iread_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_at_all PMPI_File_iread_at_all [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_at_all_c PMPI_File_iread_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_shared PMPI_File_iread_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iread_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iread_shared_c PMPI_File_iread_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, request: *mut Handle)
@@ -63,13 +63,13 @@ entry! { MPI_File_iwrite_all PMPI_File_iwrite_all [let fh = fh.number(); let buf
 entry! { MPI_File_iwrite_all_c PMPI_File_iwrite_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_all(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_at PMPI_File_iwrite_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_at_c PMPI_File_iwrite_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_at_all PMPI_File_iwrite_at_all [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
-    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_shared PMPI_File_iwrite_shared [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, request: *mut Handle)
     on Object::File(fh.number()); |mpi| { given(request)?; let done_ = mpi.file_iwrite_shared(File(fh as u32), buffer(buf, count, datatype)); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (fh: Handle, buf: *const c_void, count: i64, datatype: Handle, request: *mut Handle)
@@ -77,7 +77,7 @@ entry! { MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c [let fh = fh.number(
 entry! { MPI_File_open PMPI_File_open [let comm = comm.number(); let amode = numbers::amode_in(amode); let info = info.number(); let mut fh_io = OutHandle::new(fh, Kind::FILE); let fh = fh_io.at();] (comm: Handle, filename: *const c_char, amode: c_int, info: Handle, fh: *mut Handle)
     on Object::File(0); |mpi| { given(fh)?; let done_ = mpi.file_open(Comm(comm as u32), text(filename)?, amode, Info(info as u32)); let fh_ = done_?; put(fh, fh_)?; Ok(()) } }
 entry! { MPI_File_preallocate PMPI_File_preallocate [let fh = fh.number();] (fh: Handle, size: i64)
-    on Object::File(fh.number()); |mpi| mpi.file_preallocate(File(fh as u32), size as i64) }
+    on Object::File(fh.number()); |mpi| mpi.file_preallocate(File(fh as u32), size) }
 entry! { MPI_File_read PMPI_File_read [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_c PMPI_File_read_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
@@ -93,17 +93,17 @@ entry! { MPI_File_read_all_begin_c PMPI_File_read_all_begin_c [let fh = fh.numbe
 entry! { MPI_File_read_all_end PMPI_File_read_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, status: *mut Status)
     on Object::File(fh.number()); |mpi| imp::file::file_read_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_read_at PMPI_File_read_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_c PMPI_File_read_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_all PMPI_File_read_at_all [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_all_c PMPI_File_read_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_read_at_all_begin PMPI_File_read_at_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *mut c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset, buffer(buf, count, datatype)) }
 entry! { MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *mut c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+    on Object::File(fh.number()); |mpi| mpi.file_read_at_all_begin(File(fh as u32), offset, buffer(buf, count, datatype)) }
 entry! { MPI_File_read_at_all_end PMPI_File_read_at_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, status: *mut Status)
     on Object::File(fh.number()); |mpi| imp::file::file_read_at_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_read_ordered PMPI_File_read_ordered [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: c_int, datatype: Handle, status: *mut Status)
@@ -121,9 +121,9 @@ entry! { MPI_File_read_shared PMPI_File_read_shared [let fh = fh.number(); let b
 entry! { MPI_File_read_shared_c PMPI_File_read_shared_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *mut c_void, count: i64, datatype: Handle, status: *mut Status)
     on Object::File(fh.number()); |mpi| { let done_ = mpi.file_read_shared(File(fh as u32), buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_seek PMPI_File_seek [let fh = fh.number(); let whence = numbers::whence_in(whence);] (fh: Handle, offset: i64, whence: c_int)
-    on Object::File(fh.number()); |mpi| mpi.file_seek(File(fh as u32), offset as i64, whence) }
+    on Object::File(fh.number()); |mpi| mpi.file_seek(File(fh as u32), offset, whence) }
 entry! { MPI_File_seek_shared PMPI_File_seek_shared [let fh = fh.number(); let whence = numbers::whence_in(whence);] (fh: Handle, offset: i64, whence: c_int)
-    on Object::File(fh.number()); |mpi| mpi.file_seek_shared(File(fh as u32), offset as i64, whence) }
+    on Object::File(fh.number()); |mpi| mpi.file_seek_shared(File(fh as u32), offset, whence) }
 entry! { MPI_File_set_atomicity PMPI_File_set_atomicity [let fh = fh.number();] (fh: Handle, flag: c_int)
     on Object::File(fh.number()); |mpi| mpi.file_set_atomicity(File(fh as u32), flag) }
 entry! { MPI_File_set_errhandler PMPI_File_set_errhandler [let file = file.number(); let errhandler = errhandler.number();] (file: Handle, errhandler: Handle)
@@ -131,9 +131,9 @@ entry! { MPI_File_set_errhandler PMPI_File_set_errhandler [let file = file.numbe
 entry! { MPI_File_set_info PMPI_File_set_info [let fh = fh.number(); let info = info.number();] (fh: Handle, info: Handle)
     on Object::File(fh.number()); |mpi| mpi.file_set_info(File(fh as u32), Info(info as u32)) }
 entry! { MPI_File_set_size PMPI_File_set_size [let fh = fh.number();] (fh: Handle, size: i64)
-    on Object::File(fh.number()); |mpi| mpi.file_set_size(File(fh as u32), size as i64) }
+    on Object::File(fh.number()); |mpi| mpi.file_set_size(File(fh as u32), size) }
 entry! { MPI_File_set_view PMPI_File_set_view [let fh = fh.number(); let disp = displacement_in(disp); let etype = etype.number(); let filetype = filetype.number(); let info = info.number();] (fh: Handle, disp: i64, etype: Handle, filetype: Handle, datarep: *const c_char, info: Handle)
-    on Object::File(fh.number()); |mpi| mpi.file_set_view(File(fh as u32), disp as i64, Datatype(etype as u32), Datatype(filetype as u32), text(datarep)?, Info(info as u32)) }
+    on Object::File(fh.number()); |mpi| mpi.file_set_view(File(fh as u32), disp, Datatype(etype as u32), Datatype(filetype as u32), text(datarep)?, Info(info as u32)) }
 entry! { MPI_File_sync PMPI_File_sync [let fh = fh.number();] (fh: Handle)
     on Object::File(fh.number()); |mpi| mpi.file_sync(File(fh as u32)) }
 entry! { MPI_File_write PMPI_File_write [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
@@ -151,17 +151,17 @@ entry! { MPI_File_write_all_begin_c PMPI_File_write_all_begin_c [let fh = fh.num
 entry! { MPI_File_write_all_end PMPI_File_write_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, status: *mut Status)
     on Object::File(fh.number()); |mpi| imp::file::file_write_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_write_at PMPI_File_write_at [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_c PMPI_File_write_at_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_all PMPI_File_write_at_all [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_all_c PMPI_File_write_at_all_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle, status: *mut Status)
-    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset as i64, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
+    on Object::File(fh.number()); |mpi| { let done_ = mpi.file_write_at_all(File(fh as u32), offset, buffer(buf, count, datatype)); let status_ = done_?; put(status, status_)?; Ok(()) } }
 entry! { MPI_File_write_at_all_begin PMPI_File_write_at_all_begin [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *const c_void, count: c_int, datatype: Handle)
-    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset, buffer(buf, count, datatype)) }
 entry! { MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number();] (fh: Handle, offset: i64, buf: *const c_void, count: i64, datatype: Handle)
-    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset as i64, buffer(buf, count, datatype)) }
+    on Object::File(fh.number()); |mpi| mpi.file_write_at_all_begin(File(fh as u32), offset, buffer(buf, count, datatype)) }
 entry! { MPI_File_write_at_all_end PMPI_File_write_at_all_end [let fh = fh.number(); let buf = buf.memory(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, status: *mut Status)
     on Object::File(fh.number()); |mpi| imp::file::file_write_at_all_end(mpi, fh, buf, status) }
 entry! { MPI_File_write_ordered PMPI_File_write_ordered [let fh = fh.number(); let buf = buf.memory(); let datatype = datatype.number(); let mut status_io = OutStatus::new(status); let status = status_io.at();] (fh: Handle, buf: *const c_void, count: c_int, datatype: Handle, status: *mut Status)
