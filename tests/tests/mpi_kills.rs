@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use netmod_tests::jobs::launch::{JOB_LIMIT, MARK, OVER_TCP, skip};
-use netmod_tests::jobs::mpi::{Prefix, Starter, installed, mpi4py, wheel_program};
+use netmod_tests::jobs::launch::{JOB_LIMIT, MARK, OVER_TCP, run, skip};
+use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, installed, mpi4py, wheel_program};
 use netmod_tests::jobs::{pattern, sys};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -229,6 +229,51 @@ fn at_any_moment_of_imb_mpi1() {
         job.args(tests.iter().cycle().skip(seed as usize % tests.len()).take(tests.len()));
         job.args(["-iter", "100000", "-msglog", "0:20", "-time", "2", "-npmin", "64"]);
     });
+}
+
+/// Returns a folder for the file that a job writes.
+fn data_folder(program: &'static str) -> Folder {
+    let longest = Duration::from_secs(1);
+    Folder::new(&std::env::temp_dir(), Moment::of(program, 0, longest))
+}
+
+#[test]
+fn at_any_moment_of_collective_writes() {
+    let program = prefix().compiled("writes.c");
+    let folder = data_folder("writes");
+    let file = folder.0.join("data");
+    kill_many("writes", 6, Duration::from_millis(1500), &program, |job, _| {
+        job.arg(&file).arg("0");
+    });
+    assert_eq!(folder.files(), ["data"], "nothing else is left beside the file");
+}
+
+#[test]
+fn survivors_of_collective_writes_are_told() {
+    let of_mpich = (Abi::Mpich, "class 101: ");
+    let of_standard = (Abi::Standard, "class 58: ");
+    let folder = data_folder("survivors");
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 4), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let moment = Moment::of("survivors", seed, Duration::from_millis(500));
+        let (abi, told) = if seed % 2 == 0 { of_standard } else { of_mpich };
+        let mut job = Command::new(prefix().file("bin/mpiexec"));
+        job.args(["-disable-auto-cleanup", "-n", &moment.ranks.to_string()]);
+        job.arg(prefix().compiled_for(abi, "writes.c")).arg(folder.0.join("data"));
+        job.arg((moment.delay.as_micros() + 1).to_string());
+        job.env("LD_LIBRARY_PATH", prefix().file("lib"));
+        if moment.tcp {
+            job.env(OVER_TCP.0, OVER_TCP.1);
+        }
+        let begun = Instant::now();
+        let done = run(&mut job);
+        let took = begun.elapsed();
+        assert!(took < moment.delay + END, "{moment:?}: {took:?}: {done}");
+        assert_eq!(done.ok_ranks("writes") as u32, moment.ranks - 1, "{moment:?}: {done}");
+        let lines = done.output.lines().filter(|line| line.contains(told));
+        assert_eq!(lines.count() as u32, moment.ranks - 1, "{moment:?}: {done}");
+    }
+    assert_eq!(folder.files(), ["data"], "nothing else is left beside the file");
 }
 
 #[test]
