@@ -1,8 +1,10 @@
 //! Datatypes: predefined and derived.
 //!
-//! A [`TypeDesc`] is immutable and shared: its layout is compiled to a
-//! [`netmod_core::Datatype`], which segments walk; its [`Signature`] counts basic elements; its
-//! [`Envelope`] keeps the arguments that made it. `basic` is the table of predefined types, `make`
+//! A [`TypeDesc`] is immutable and shared. Its layout is a [`netmod_core::Datatype`], which is
+//! normalised when it is made, and compiled to a move program when it is committed
+//! ([`netmod_core::segment`] says how); pack, unpack and all transports walk that program. Its
+//! [`Signature`] counts basic elements, for the number of elements received, accumulate and the
+//! external representation; its [`Envelope`] keeps the arguments that made it. `basic` is the table of predefined types, `make`
 //! and `array` are the constructors, `table` has the types of a process by handle, and `buf` the
 //! buffers of calls.
 

@@ -147,12 +147,14 @@ impl Types {
         self.derived.insert(TypeEntry::new(Arc::clone(desc), true, ""))
     }
 
-    /// Allows a type to be used to move data.
+    /// Allows a type to be used to move data, and compiles the moves.
     ///
     /// # Errors
     /// [`Class::TYPE`] if the handle names nothing.
     pub fn commit(&mut self, handle: Datatype) -> Result<()> {
-        self.get_mut(handle)?.committed = true;
+        let entry = self.get_mut(handle)?;
+        entry.desc.layout.compile();
+        entry.committed = true;
         Ok(())
     }
 
@@ -319,6 +321,23 @@ mod tests {
         assert_eq!(types.get(t).unwrap_err().class, Class::TYPE);
         assert_eq!(types.get(Datatype::NULL).unwrap_err().class, Class::TYPE);
         assert_eq!(types.live(), 2);
+    }
+
+    #[test]
+    fn nothing_stays_of_types_that_are_made_again_and_again() {
+        let mut types = Types::new();
+        let int = types.desc(INT).unwrap();
+        let users = Arc::strong_count(&int);
+        for _ in 0..1000 {
+            let irregular: Vec<i64> = (0..50).map(|i| i * i).collect();
+            let desc = TypeDesc::indexed_block(1, &irregular, &int, Form::Int).unwrap();
+            let layout = Arc::downgrade(&desc.layout);
+            let handle = types.add(desc).unwrap();
+            types.commit(handle).unwrap();
+            drop(types.remove(handle).unwrap());
+            assert!(layout.upgrade().is_none());
+        }
+        assert_eq!((types.live(), Arc::strong_count(&int)), (0, users));
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //! bound or offset of an element overflows.
 
 use core::ops::{ControlFlow, Range};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::layout::{Node, Visit};
+use super::layout::Node;
+use super::program::{Program, Visit};
 
 #[cfg(test)]
 mod tests;
@@ -76,7 +77,7 @@ impl Bounds {
 }
 
 /// The layout of one element.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Datatype {
     node: Node,
     /// Lower and upper bound, which define the extent. `None` for a type without bytes or bounds.
@@ -84,6 +85,8 @@ pub struct Datatype {
     /// Bounds of the data itself. `None` if there is no data.
     data: Option<Bounds>,
     depth: u32,
+    /// The moves of an endless array of elements, once they are compiled.
+    program: OnceLock<Program>,
 }
 
 impl Datatype {
@@ -95,7 +98,13 @@ impl Datatype {
     pub fn contiguous(len: usize) -> Result<Arc<Datatype>, DatatypeError> {
         let hi = isize::try_from(len).map_err(|_| DatatypeError::Size { constructor: "contiguous" })?;
         let bounds = (len > 0).then_some(Bounds { lo: 0, hi });
-        Ok(Arc::new(Datatype { node: Node::bytes(len), bounds, data: bounds, depth: 1 }))
+        Ok(Arc::new(Datatype {
+            node: Node::bytes(len),
+            bounds,
+            data: bounds,
+            depth: 1,
+            program: OnceLock::new(),
+        }))
     }
 
     /// Creates a type of `count` blocks of `blocklen` elements each, the blocks `stride` bytes
@@ -152,7 +161,8 @@ impl Datatype {
         const RESIZED: &str = "resized";
         let bounds = Bounds::new(lb as i128, lb as i128 + extent as i128)
             .ok_or(DatatypeError::Range { constructor: RESIZED })?;
-        let ty = Datatype { bounds: Some(bounds), ..Datatype::clone(child) };
+        let (node, data) = (child.node.clone(), child.data);
+        let ty = Datatype { node, bounds: Some(bounds), data, depth: 0, program: OnceLock::new() };
         Ok(Arc::new(ty.nested(RESIZED, child.depth)?))
     }
 
@@ -210,11 +220,23 @@ impl Datatype {
     /// visitor breaks.
     #[inline]
     pub(super) fn walk<V: Visit>(&self, skip: usize, v: &mut V) -> ControlFlow<()> {
-        self.node.walk_many(0, usize::MAX, self.extent() as isize, skip, v)
+        self.program().walk(0, skip, v)
+    }
+
+    /// Compiles the moves of its elements (`MPI_Type_commit`).
+    ///
+    /// The first use of an array does it otherwise.
+    pub fn compile(&self) {
+        self.program();
+    }
+
+    #[inline]
+    fn program(&self) -> &Program {
+        self.program.get_or_init(|| Program::of_elements(&self.node, self.extent() as isize))
     }
 
     fn void() -> Datatype {
-        Datatype { node: Node::bytes(0), bounds: None, data: None, depth: 0 }
+        Datatype { node: Node::bytes(0), bounds: None, data: None, depth: 0, program: OnceLock::new() }
     }
 
     /// Returns `count` consecutive elements, moved by `disp`.
@@ -247,7 +269,7 @@ impl Datatype {
             let disp = isize::try_from(disp).map_err(|_| range())?;
             self.node.clone().repeated(count, stride).shifted(disp)
         };
-        Ok(Datatype { node, bounds, data, depth: self.depth })
+        Ok(Datatype { node, bounds, data, depth: self.depth, program: OnceLock::new() })
     }
 
     fn sequence<'a>(

@@ -1,41 +1,25 @@
-//! Normalised layouts: the runs of bytes of a datatype in packed order, from any position on.
+//! Normalised layouts: the runs of bytes of a datatype in packed order.
 //!
-//! However a datatype was built, regular parts become one run or one strided sequence of runs, so
-//! the loops over small blocks are tight. Offsets wrap: [`super::Datatype`] has checked that those
-//! of one element do not overflow, and [`super::Segment::typed`] demands it for the rest.
+//! However a datatype was built, equal data has one description: dense parts are one run, runs at
+//! equal distances are strided, equal parts at equal distances repeat. Offsets wrap:
+//! [`super::Datatype`] has checked that those of one element do not overflow, and
+//! [`super::Segment::typed`] demands it for the rest.
 
 use core::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A visitor of the runs of a layout in packed order. `Break` ends the walk.
-pub(super) trait Visit {
-    /// Visits `len > 0` bytes at `off` from the base.
-    fn run(&mut self, off: isize, len: usize) -> ControlFlow<()>;
-
-    /// Visits `count` runs of `len` bytes, the first at `off`, each `stride` after the one before.
-    #[inline]
-    fn strided(&mut self, off: isize, count: usize, stride: isize, len: usize) -> ControlFlow<()> {
-        let mut off = off;
-        for _ in 0..count {
-            self.run(off, len)?;
-            off = off.wrapping_add(stride);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// A layout. Cloning it is cheap.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     /// Offset of its own origin.
-    off: isize,
+    pub(super) off: isize,
     /// Bytes of data.
-    size: usize,
-    shape: Shape,
+    pub(super) size: usize,
+    pub(super) shape: Shape,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Shape {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
     /// A run of `size` bytes.
     Run,
     Strided {
@@ -48,28 +32,18 @@ enum Shape {
         stride: isize,
         child: Arc<Node>,
     },
-    Parts(Arc<[Part]>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Part {
-    /// Bytes of this part and all before it.
-    end: usize,
-    node: Node,
+    /// Runs of one length.
+    Offsets {
+        len: usize,
+        offs: Arc<[isize]>,
+    },
+    Parts(Arc<[Node]>),
 }
 
 /// Returns `i` strides; wraps.
 #[inline]
-fn times(stride: isize, i: usize) -> isize {
+pub(super) fn times(stride: isize, i: usize) -> isize {
     stride.wrapping_mul(i as isize)
-}
-
-/// Returns the number of whole pieces of `size > 0` bytes in `n`, and the rest.
-///
-/// Inner loops mostly start at zero, and avoid the division.
-#[inline]
-fn split(n: usize, size: usize) -> (usize, usize) {
-    if n == 0 { (0, 0) } else { (n / size, n % size) }
 }
 
 impl Node {
@@ -106,127 +80,118 @@ impl Node {
         if count == 1 {
             return self;
         }
-        let size = self.size * count;
-        let (off, shape) = match self.shape {
-            Shape::Run if stride == self.size as isize => (self.off, Shape::Run),
-            Shape::Run => (self.off, Shape::Strided { count, stride, len: self.size }),
-            Shape::Strided { count: n, stride: inner, len } if stride == times(inner, n) => {
-                (self.off, Shape::Strided { count: n * count, stride: inner, len })
+        self.merged(count, stride).unwrap_or_else(|| {
+            let size = self.size * count;
+            Node { off: 0, size, shape: Shape::Repeat { count, stride, child: Arc::new(self) } }
+        })
+    }
+
+    /// Returns `count > 1` copies, each `stride` further, if they need no level of their own.
+    pub(super) fn merged(&self, count: usize, stride: isize) -> Option<Node> {
+        let shape = match &self.shape {
+            Shape::Run if stride == self.size as isize => Shape::Run,
+            Shape::Run => Shape::Strided { count, stride, len: self.size },
+            &Shape::Strided { count: n, stride: inner, len } if stride == times(inner, n) => {
+                Shape::Strided { count: n * count, stride: inner, len }
             }
-            Shape::Repeat { count: n, stride: inner, child } if stride == times(inner, n) => {
-                (self.off, Shape::Repeat { count: n * count, stride: inner, child })
+            Shape::Repeat { count: n, stride: inner, child } if stride == times(*inner, *n) => {
+                Shape::Repeat { count: n * count, stride: *inner, child: Arc::clone(child) }
             }
-            _ => (0, Shape::Repeat { count, stride, child: Arc::new(self) }),
+            _ => return None,
         };
-        Node { off, size, shape }
+        Some(Node { off: self.off, size: self.size * count, shape })
     }
 
     /// Joins the nodes one after the other. The caller has checked the sum of their sizes.
     pub(super) fn sequence(nodes: impl Iterator<Item = Node>) -> Node {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut total = 0;
+        let mut parts: Vec<Node> = Vec::new();
         for node in nodes.filter(|n| n.size > 0) {
-            total += node.size;
-            if let Some(last) = parts.last_mut()
-                && let (Some(at), Some(next)) = (last.node.as_run(), node.as_run())
-                && at.wrapping_add(last.node.size as isize) == next
-            {
-                last.node.size += node.size;
-                last.end = total;
-                continue;
+            match parts.last_mut() {
+                Some(last) if last.continues(&node) => last.append(&node),
+                _ => parts.push(node),
             }
-            parts.push(Part { end: total, node });
         }
         if parts.len() <= 1 {
-            return parts.pop().map_or(Node::bytes(0), |p| p.node);
+            return parts.pop().unwrap_or(Node::bytes(0));
         }
-        if let Some((stride, len)) = regular(&parts) {
-            let off = parts[0].node.off;
-            let shape = Shape::Strided { count: parts.len(), stride, len };
-            return Node { off, size: total, shape };
+        if let Some(stride) = regular(&parts) {
+            let count = parts.len();
+            return parts.swap_remove(0).repeated(count, stride);
         }
-        Node { off: 0, size: total, shape: Shape::Parts(parts.into()) }
+        let size = parts.iter().map(|p| p.size).sum();
+        let len = parts[0].size;
+        let shape = match parts.iter().all(|p| p.size == len && p.as_run().is_some()) {
+            true => Shape::Offsets { len, offs: parts.iter().map(|p| p.off).collect() },
+            false => Shape::Parts(parts.into()),
+        };
+        Node { off: 0, size, shape }
     }
 
-    /// Visits the data of the node, whose origin is at `at`, without the first `skip` bytes.
-    pub(super) fn walk<V: Visit>(&self, at: isize, skip: usize, v: &mut V) -> ControlFlow<()> {
-        if skip >= self.size {
-            return ControlFlow::Continue(());
-        }
-        let at = at.wrapping_add(self.off);
-        match &self.shape {
-            Shape::Run => v.run(at.wrapping_add_unsigned(skip), self.size - skip),
-            &Shape::Strided { count, stride, len } => {
-                let (mut i, rest) = split(skip, len);
-                if rest > 0 {
-                    let block = at.wrapping_add(times(stride, i));
-                    v.run(block.wrapping_add_unsigned(rest), len - rest)?;
-                    i += 1;
-                }
-                if i < count {
-                    v.strided(at.wrapping_add(times(stride, i)), count - i, stride, len)?;
-                }
-                ControlFlow::Continue(())
+    /// Returns true if the other node's data goes on where this one's ends, in the same way.
+    fn continues(&self, next: &Node) -> bool {
+        match (&self.shape, &next.shape) {
+            (Shape::Run, Shape::Run) => self.off.wrapping_add(self.size as isize) == next.off,
+            (&Shape::Strided { count, stride, len }, other) => {
+                let same = match *other {
+                    Shape::Run => next.size == len,
+                    Shape::Strided { stride: s, len: l, .. } => (s, l) == (stride, len),
+                    _ => false,
+                };
+                same && self.off.wrapping_add(times(stride, count)) == next.off
             }
-            Shape::Repeat { count, stride, child } => child.walk_many(at, *count, *stride, skip, v),
-            Shape::Parts(parts) => {
-                let first = parts.partition_point(|p| p.end <= skip);
-                let before = first.checked_sub(1).map_or(0, |i| parts[i].end);
-                let mut skip = skip - before;
-                for part in &parts[first..] {
-                    part.node.walk(at, skip, v)?;
-                    skip = 0;
+            // Of `next`, the same parts, or one more of them.
+            (Shape::Repeat { count, stride, child }, other) => {
+                let at = self.off.wrapping_add(times(*stride, *count));
+                match other {
+                    Shape::Repeat { stride: s, child: c, .. } if s == stride && c == child => at == next.off,
+                    _ => {
+                        at.wrapping_add(child.off) == next.off
+                            && child.size == next.size
+                            && child.shape == *other
+                    }
                 }
-                ControlFlow::Continue(())
             }
+            _ => false,
         }
     }
 
-    /// Visits the node `count` times, each time `stride` further, without the first `skip` bytes.
-    #[inline]
-    pub(super) fn walk_many<V: Visit>(
+    /// Adds the data of a node that [`Node::continues`] this one.
+    fn append(&mut self, next: &Node) {
+        self.size += next.size;
+        match &mut self.shape {
+            Shape::Strided { count, len, .. } => *count += next.size / *len,
+            Shape::Repeat { count, child, .. } => *count += next.size / child.size,
+            _ => {}
+        }
+    }
+
+    /// Calls `f` for each run of bytes in packed order; the node's origin is at `at`.
+    pub(super) fn each_run(
         &self,
         at: isize,
-        count: usize,
-        stride: isize,
-        skip: usize,
-        v: &mut V,
+        f: &mut impl FnMut(isize, usize) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if self.size == 0 {
-            return ControlFlow::Continue(());
-        }
-        let (first, mut skip) = split(skip, self.size);
-        if first >= count {
-            return ControlFlow::Continue(());
-        }
-        let mut at = at.wrapping_add(times(stride, first));
-        let mut left = count - first;
-        if self.as_run().is_some() {
-            if skip > 0 {
-                self.walk(at, skip, v)?;
-                at = at.wrapping_add(stride);
-                left -= 1;
+        let at = at.wrapping_add(self.off);
+        match &self.shape {
+            Shape::Run => f(at, self.size),
+            &Shape::Strided { count, stride, len } => {
+                (0..count).try_for_each(|i| f(at.wrapping_add(times(stride, i)), len))
             }
-            return v.strided(at.wrapping_add(self.off), left, stride, self.size);
+            Shape::Repeat { count, stride, child } => {
+                (0..*count).try_for_each(|i| child.each_run(at.wrapping_add(times(*stride, i)), f))
+            }
+            Shape::Offsets { len, offs } => offs.iter().try_for_each(|o| f(at.wrapping_add(*o), *len)),
+            Shape::Parts(parts) => parts.iter().try_for_each(|p| p.each_run(at, f)),
         }
-        while left > 0 {
-            self.walk(at, skip, v)?;
-            skip = 0;
-            at = at.wrapping_add(stride);
-            left -= 1;
-        }
-        ControlFlow::Continue(())
     }
 }
 
-/// Returns stride and length, if all parts are runs of one length at a constant distance.
-fn regular(parts: &[Part]) -> Option<(isize, usize)> {
-    let off = |p: &Part| p.node.as_run();
-    let len = parts.first()?.node.size;
-    let stride = off(parts.get(1)?)?.wrapping_sub(off(&parts[0])?);
+/// Returns the distance of equal parts, if it is constant.
+fn regular(parts: &[Node]) -> Option<isize> {
+    let (first, second) = (parts.first()?, parts.get(1)?);
+    let stride = second.off.wrapping_sub(first.off);
     let same = parts.windows(2).all(|w| {
-        w[1].node.size == len
-            && matches!((off(&w[0]), off(&w[1])), (Some(a), Some(b)) if b.wrapping_sub(a) == stride)
+        w[1].off.wrapping_sub(w[0].off) == stride && w[1].size == first.size && w[1].shape == first.shape
     });
-    same.then_some((stride, len))
+    same.then_some(stride)
 }

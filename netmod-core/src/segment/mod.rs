@@ -5,10 +5,32 @@
 //! plain number: any operation may start at any byte, so a transport can stop and resume wherever
 //! its network cuts the data.
 //!
+//! A datatype goes through three stages:
+//! 1. Its constructor *normalises* (`layout`): dense parts become one run, runs at equal distances
+//!    become strided, equal parts at equal distances repeat, runs of one length become a list of
+//!    offsets. So it does not matter which of several constructors described the same bytes. This
+//!    is cheap, since most types are made only to be parts of others.
+//! 2. [`Datatype::compile`] turns the layout of an endless array of elements into a move *program*
+//!    (`program`): a tree with a few kinds of leaves. A grid is two nested loops over blocks. A
+//!    list has the offsets of blocks, 32 bits each where that suffices; runs of different lengths
+//!    become blocks of their common divisor if those are few. An element is a short list of runs,
+//!    as of a struct. Around them are loops with a constant stride, and sequences of parts. The
+//!    array is endless so that one program serves every count; the end of the segment ends it.
+//! 3. A walk finds its position by a division at each loop and a binary search at each sequence, so
+//!    it resumes in as many steps as the program is deep. It hands leaves to a visitor. One visitor
+//!    gathers iovecs. The other one copies (`moves`): the length of a block is looked at once, and
+//!    then is a constant of the loop. Elements are copied run by run, many elements at a time. Rows
+//!    that share cache lines, as in a transposition, are copied side by side.
+//!
+//! The order of copies within one call is therefore not that of the packed bytes. It shows only
+//! where received data describes a byte twice, for which no value is promised.
+//!
 //! The memory of a segment is lent under the contract of [`crate::buf`].
 
 mod datatype;
 mod layout;
+mod moves;
+mod program;
 mod raw;
 
 use core::fmt;
@@ -18,7 +40,7 @@ use std::sync::Arc;
 pub use datatype::{Datatype, DatatypeError, MAX_DEPTH};
 
 use crate::buf::IoVec;
-use layout::Visit;
+use program::Visit;
 
 /// A cursor over data in memory, contiguous or not.
 ///

@@ -7,15 +7,16 @@
 
 #![allow(unsafe_code)]
 
-use core::ops::ControlFlow;
 use core::ptr;
 use std::sync::Arc;
 
-use super::layout::Visit;
+use super::moves::{Copier, IN, OUT, copy};
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes, SendBuf};
 use crate::stores::{StoreKind, load, store};
 
+#[cfg(test)]
+mod layouts;
 #[cfg(test)]
 mod tests;
 
@@ -242,7 +243,8 @@ impl Segment {
                 copy::<DIR>(self.base.wrapping_add(self.pos), packed, n);
             },
             Layout::Typed(ty) => {
-                let mut v = Copy::<DIR> { base: self.base, packed, left: n };
+                // SAFETY: as demanded: `n` is at most what remains.
+                let mut v = unsafe { Copier::<DIR>::new(self.base, packed, n) };
                 let _ = ty.walk(self.pos, &mut v);
             }
             Layout::List(list) => {
@@ -286,111 +288,5 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
             0 => {}
             _ => load(src, dst, n),
         }
-    }
-}
-
-const OUT: bool = false;
-const IN: bool = true;
-
-/// Copies in the given direction.
-///
-/// # Safety
-///
-/// `len` bytes at both must not overlap, and the source of `DIR` must be readable, the other
-/// writable.
-#[inline(always)]
-unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
-    let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
-    // SAFETY: as demanded.
-    unsafe { ptr::copy_nonoverlapping(src, dst, len) };
-}
-
-/// A visitor that copies the runs of the segment's own datatype, at most `left` bytes.
-///
-/// Only `copy_scattered` creates it, on whose contract the copies below rest.
-struct Copy<const DIR: bool> {
-    base: *mut u8,
-    packed: *mut u8,
-    left: usize,
-}
-
-impl<const DIR: bool> Copy<DIR> {
-    /// Copies `count` blocks of exactly `LEN` bytes.
-    ///
-    /// # Safety
-    ///
-    /// As for [`copy`], for each block; `packed` advances by `LEN` each time.
-    #[inline(always)]
-    unsafe fn blocks<const LEN: usize>(&mut self, first: *mut u8, count: usize, stride: isize) {
-        let (mut memory, mut packed) = (first, self.packed);
-        for _ in 0..count {
-            // SAFETY: as demanded. A constant length makes this a few moves.
-            unsafe { copy::<DIR>(memory, packed, LEN) };
-            memory = memory.wrapping_offset(stride);
-            packed = packed.wrapping_add(LEN);
-        }
-        self.packed = packed;
-    }
-}
-
-impl<const DIR: bool> Visit for Copy<DIR> {
-    #[inline]
-    fn run(&mut self, off: isize, len: usize) -> ControlFlow<()> {
-        let len = len.min(self.left);
-        // SAFETY: the walk is over the segment's datatype from its position on, and `left` ends it
-        // before the segment's end. So the run is lent, and `packed` has `left` bytes.
-        unsafe {
-            let memory = self.base.wrapping_offset(off);
-            match len {
-                4 => copy::<DIR>(memory, self.packed, 4),
-                8 => copy::<DIR>(memory, self.packed, 8),
-                16 => copy::<DIR>(memory, self.packed, 16),
-                _ => copy::<DIR>(memory, self.packed, len),
-            }
-        }
-        self.packed = self.packed.wrapping_add(len);
-        self.left -= len;
-        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-
-    #[inline]
-    fn strided(&mut self, off: isize, count: usize, stride: isize, len: usize) -> ControlFlow<()> {
-        // Short rows avoid the division.
-        let whole = match count.checked_mul(len) {
-            Some(all) if all <= self.left => count,
-            _ => self.left / len,
-        };
-        let first = self.base.wrapping_offset(off);
-        // SAFETY: as for `run`: these are `whole` runs of the walk, and `whole * len <= left`.
-        unsafe {
-            match len {
-                1 => self.blocks::<1>(first, whole, stride),
-                2 => self.blocks::<2>(first, whole, stride),
-                4 => self.blocks::<4>(first, whole, stride),
-                8 => self.blocks::<8>(first, whole, stride),
-                12 => self.blocks::<12>(first, whole, stride),
-                16 => self.blocks::<16>(first, whole, stride),
-                24 => self.blocks::<24>(first, whole, stride),
-                32 => self.blocks::<32>(first, whole, stride),
-                64 => self.blocks::<64>(first, whole, stride),
-                _ => {
-                    let mut memory = first;
-                    for _ in 0..whole {
-                        copy::<DIR>(memory, self.packed, len);
-                        memory = memory.wrapping_offset(stride);
-                        self.packed = self.packed.wrapping_add(len);
-                    }
-                }
-            }
-        }
-        self.left -= whole * len;
-        if self.left == 0 {
-            return ControlFlow::Break(());
-        }
-        if whole < count {
-            let next = off.wrapping_add(stride.wrapping_mul(whole as isize));
-            return self.run(next, len);
-        }
-        ControlFlow::Continue(())
     }
 }

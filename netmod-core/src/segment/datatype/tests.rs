@@ -90,3 +90,23 @@ fn regular_layouts_become_the_same() {
     let touching = Datatype::structure(&[(0, 2, four.clone()), (8, 1, bytes(8))]).unwrap();
     assert_eq!(touching.node, bytes(16).node);
 }
+
+#[test]
+fn equal_parts_at_equal_distances_repeat() {
+    let pair = Datatype::structure(&[(0, 1, bytes(4)), (8, 1, bytes(8)), (16, 1, bytes(3))]).unwrap();
+    let wide = Datatype::resized(0, 24, &pair).unwrap();
+    let vector = Datatype::vector(3, 1, 24, &pair).unwrap();
+    let fields = Datatype::structure(&[(0, 1, pair.clone()), (24, 1, wide.clone()), (48, 1, pair)]).unwrap();
+    assert_eq!(fields.node, vector.node);
+    assert_eq!(Datatype::indexed(&[(0, 2), (48, 1)], &wide).unwrap().node, vector.node);
+}
+
+#[test]
+fn strided_parts_go_on_in_their_neighbours() {
+    let four = bytes(4);
+    let wide = Datatype::resized(0, 16, &four).unwrap();
+    let blocks = Datatype::indexed(&[(0, 2), (32, 3), (80, 1)], &wide).unwrap();
+    assert_eq!(blocks.node, Datatype::vector(6, 1, 16, &four).unwrap().node);
+    let apart = Datatype::indexed(&[(0, 2), (40, 3)], &wide).unwrap();
+    assert_ne!(apart.node, Datatype::vector(5, 1, 16, &four).unwrap().node);
+}

@@ -6,7 +6,7 @@ use super::*;
 
 /// A datatype's description, from which both the datatype and the model are built.
 #[derive(Clone, Debug)]
-enum Tree {
+pub(super) enum Tree {
     Bytes(usize),
     Vector(usize, usize, i64, Box<Tree>),
     Indexed(Vec<(i64, usize)>, Box<Tree>),
@@ -16,13 +16,13 @@ enum Tree {
 
 /// Offsets in packed order, and the bounds by MPI's definition (`None`: no bytes, no markers).
 #[derive(Clone, Debug, Default)]
-struct Model {
-    offs: Vec<i64>,
+pub(super) struct Model {
+    pub offs: Vec<i64>,
     bounds: Option<(i64, i64)>,
 }
 
 impl Model {
-    fn extent(&self) -> i64 {
+    pub fn extent(&self) -> i64 {
         self.bounds.map_or(0, |(lo, hi)| hi - lo)
     }
 
@@ -34,7 +34,7 @@ impl Model {
         }
     }
 
-    fn array(&self, count: usize) -> Model {
+    pub fn array(&self, count: usize) -> Model {
         let mut all = Model::default();
         for i in 0..count as i64 {
             all.add(self, i * self.extent());
@@ -44,7 +44,7 @@ impl Model {
 }
 
 impl Tree {
-    fn model(&self) -> Model {
+    pub fn model(&self) -> Model {
         let mut m = Model::default();
         match self {
             Tree::Bytes(0) => {}
@@ -75,7 +75,7 @@ impl Tree {
         m
     }
 
-    fn datatype(&self) -> Arc<Datatype> {
+    pub fn datatype(&self) -> Arc<Datatype> {
         match self {
             Tree::Bytes(n) => Datatype::contiguous(*n),
             Tree::Vector(count, blocklen, stride, child) => {
@@ -113,33 +113,43 @@ fn tree() -> impl Strategy<Value = Tree> {
 }
 
 /// Memory that just covers the offsets of a model, and the model's offsets into it.
-struct Memory {
-    bytes: Vec<u8>,
+pub(super) struct Memory {
+    pub bytes: Vec<u8>,
     origin: i64,
-    at: Vec<usize>,
+    pub at: Vec<usize>,
 }
 
 impl Memory {
-    fn for_offsets(offs: &[i64], fill: impl Fn(usize) -> u8) -> Memory {
+    pub fn for_offsets(offs: &[i64], fill: impl Fn(usize) -> u8) -> Memory {
         let lo = offs.iter().copied().min().unwrap_or(0);
         let hi = offs.iter().copied().max().map_or(0, |o| o + 1);
         let bytes = (0..(hi - lo) as usize).map(fill).collect();
         Memory { bytes, origin: -lo, at: offs.iter().map(|o| (o - lo) as usize).collect() }
     }
 
-    fn segment(&mut self, ty: &Arc<Datatype>, count: usize) -> Segment {
+    pub fn segment(&mut self, ty: &Arc<Datatype>, count: usize) -> Segment {
         let base = self.bytes.as_mut_ptr().wrapping_offset(self.origin as isize);
         // SAFETY: the memory covers every offset of the type, and outlives the segment in each
         // test, which does not access it meanwhile.
         unsafe { Segment::typed(base, ty, count) }
     }
 
-    fn packed(&self) -> Vec<u8> {
+    pub fn packed(&self) -> Vec<u8> {
         self.at.iter().map(|&i| self.bytes[i]).collect()
+    }
+
+    /// Makes a byte that is described more than once what it has become, if that is one of the
+    /// values that `data` has for it from `start` on.
+    pub fn settle(&self, start: usize, data: &[u8], want: &mut [u8]) {
+        for (&at, &value) in self.at.iter().zip(data).skip(start) {
+            if self.bytes[at] == value {
+                want[at] = value;
+            }
+        }
     }
 }
 
-fn noise(i: usize) -> u8 {
+pub(super) fn noise(i: usize) -> u8 {
     (i.wrapping_mul(2_654_435_761) >> 7) as u8
 }
 
@@ -233,6 +243,7 @@ proptest! {
             }
         }
         prop_assert_eq!(seg.unpack(RxBytes::from_slice(&[1, 2, 3])), 0);
+        mem.settle(start, &data, &mut want);
         prop_assert_eq!(mem.bytes, want);
     }
 

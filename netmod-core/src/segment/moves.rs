@@ -1,0 +1,350 @@
+//! The moves of programs: loops over blocks between memory and packed bytes.
+//!
+//! Each loop has a block length that the compiler knows, so that a block is one or two moves. The
+//! length is looked at once for a whole loop.
+
+#![allow(unsafe_code)]
+
+use core::ops::ControlFlow;
+use core::ptr;
+
+use super::program::{Element, Grid, Offsets, Visit};
+
+/// The direction from memory to packed bytes.
+pub(super) const OUT: bool = false;
+/// The direction from packed bytes to memory.
+pub(super) const IN: bool = true;
+
+/// Bytes of memory that the elements of one round lie in, about: they stay in the first cache while
+/// each of their moves is made.
+const ROUND: usize = 16 << 10;
+/// Bytes of a cache line, which columns of a grid share.
+const LINE: usize = 64;
+
+/// Copies in the given direction.
+///
+/// # Safety
+///
+/// `len` bytes at both must not overlap, and the source of `DIR` must be readable, the other
+/// writable.
+#[inline(always)]
+pub(super) unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
+    let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
+    // SAFETY: as demanded.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) };
+}
+
+/// How a block is copied, whose length is mostly constant.
+trait Block: Copy {
+    /// # Safety
+    ///
+    /// As for [`copy`], for the length of the block.
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8);
+}
+
+/// Exactly `LEN` bytes.
+#[derive(Clone, Copy)]
+struct Exactly<const LEN: usize>;
+
+/// So many bytes, from `LEN` to `2 * LEN`, by two moves that may overlap.
+#[derive(Clone, Copy)]
+struct Twice<const LEN: usize>(usize);
+
+/// So many bytes.
+#[derive(Clone, Copy)]
+struct Any(usize);
+
+impl<const LEN: usize> Block for Exactly<LEN> {
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8) {
+        // SAFETY: as demanded. A constant length makes this a few moves.
+        unsafe { copy::<DIR>(memory, packed, LEN) };
+    }
+}
+
+impl<const LEN: usize> Block for Twice<LEN> {
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8) {
+        let last = self.0 - LEN;
+        let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
+        // SAFETY: the first `LEN` and the last `LEN` of at least `LEN` bytes, as demanded.
+        unsafe {
+            let (a, b) = (src.cast::<[u8; LEN]>().read(), src.add(last).cast::<[u8; LEN]>().read());
+            dst.cast::<[u8; LEN]>().write(a);
+            dst.add(last).cast::<[u8; LEN]>().write(b);
+        }
+    }
+}
+
+impl Block for Any {
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8) {
+        // SAFETY: as demanded.
+        unsafe { copy::<DIR>(memory, packed, self.0) };
+    }
+}
+
+/// Evaluates an expression with the block of a length.
+macro_rules! with_block {
+    ($len:expr, $block:ident => $body:expr) => {{
+        let len: usize = $len;
+        macro_rules! body {
+            ($b:expr) => {{
+                let $block = $b;
+                $body
+            }};
+        }
+        match len {
+            8 => body!(Exactly::<8>),
+            4 => body!(Exactly::<4>),
+            16 => body!(Exactly::<16>),
+            1 => body!(Exactly::<1>),
+            2 => body!(Exactly::<2>),
+            12 => body!(Exactly::<12>),
+            24 => body!(Exactly::<24>),
+            32 => body!(Exactly::<32>),
+            64 => body!(Exactly::<64>),
+            3 => body!(Twice::<2>(len)),
+            5..=7 => body!(Twice::<4>(len)),
+            9..=15 => body!(Twice::<8>(len)),
+            17..=31 => body!(Twice::<16>(len)),
+            33..=63 => body!(Twice::<32>(len)),
+            _ => body!(Any(len)),
+        }
+    }};
+}
+
+/// A loop's steps in memory and in the packed bytes.
+#[derive(Clone, Copy)]
+struct Steps {
+    count: usize,
+    memory: isize,
+    packed: usize,
+}
+
+impl Steps {
+    /// Copies a block in each step.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], for each block.
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, mut memory: *mut u8, mut packed: *mut u8, block: impl Block) {
+        for _ in 0..self.count {
+            // SAFETY: as demanded.
+            unsafe { block.copy::<DIR>(memory, packed) };
+            memory = memory.wrapping_offset(self.memory);
+            packed = packed.wrapping_add(self.packed);
+        }
+    }
+
+    /// Does the same for each step of an outer loop.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], for each block.
+    #[inline(always)]
+    unsafe fn nested<const DIR: bool>(
+        self,
+        outer: Steps,
+        mut memory: *mut u8,
+        mut packed: *mut u8,
+        block: impl Block,
+    ) {
+        for _ in 0..outer.count {
+            // SAFETY: as demanded.
+            unsafe { self.copy::<DIR>(memory, packed, block) };
+            memory = memory.wrapping_offset(outer.memory);
+            packed = packed.wrapping_add(outer.packed);
+        }
+    }
+}
+
+/// Copies whole rows of a grid.
+///
+/// # Safety
+///
+/// As for [`copy`], for each block.
+unsafe fn copy_grid<const DIR: bool>(grid: &Grid, rows: usize, memory: *mut u8, packed: *mut u8) {
+    let (row, len) = (grid.count * grid.len, grid.len);
+    let blocks = Steps { count: grid.count, memory: grid.stride, packed: len };
+    let lines = Steps { count: rows, memory: grid.row_stride, packed: row };
+    // Rows that share cache lines are copied side by side, so that each line is fetched once.
+    let apart = grid.row_stride.unsigned_abs();
+    let side_by_side =
+        rows >= 4 && (len..=LINE / 4).contains(&apart) && grid.stride.unsigned_abs() >= 4 * LINE;
+    // SAFETY: as demanded; the order of the blocks does not matter.
+    unsafe {
+        if !side_by_side {
+            return with_block!(len, b => blocks.nested::<DIR>(lines, memory, packed, b));
+        }
+        let step = LINE / apart;
+        let mut at = 0;
+        while at < rows {
+            let few = Steps { count: step.min(rows - at), ..lines };
+            let memory = memory.wrapping_offset(grid.row_stride.wrapping_mul(at as isize));
+            let packed = packed.wrapping_add(row * at);
+            with_block!(len, b => few.nested::<DIR>(blocks, memory, packed, b));
+            at += few.count;
+        }
+    }
+}
+
+/// Copies whole elements: each of their runs for many elements at once.
+///
+/// # Safety
+///
+/// As for [`copy`], for each run of each element.
+unsafe fn copy_elements<const DIR: bool>(
+    element: &Element,
+    count: usize,
+    stride: isize,
+    memory: *mut u8,
+    packed: *mut u8,
+) {
+    let round = (ROUND / element.size.max(stride.unsigned_abs())).max(8);
+    let mut at = 0;
+    while at < count {
+        let n = round.min(count - at);
+        let memory = memory.wrapping_offset(stride.wrapping_mul(at as isize));
+        let packed = packed.wrapping_add(element.size * at);
+        for run in &element.runs {
+            let steps = Steps { count: n, memory: stride, packed: element.size };
+            let (memory, packed) = (memory.wrapping_offset(run.off), packed.wrapping_add(run.at));
+            // SAFETY: as demanded; the order of the runs does not matter.
+            unsafe { with_block!(run.len, b => steps.copy::<DIR>(memory, packed, b)) };
+        }
+        at += n;
+    }
+}
+
+/// Copies blocks at offsets from `memory`.
+///
+/// # Safety
+///
+/// As for [`copy`], for each block.
+#[inline(always)]
+unsafe fn copy_offsets<const DIR: bool, O: Copy>(
+    offsets: &[O],
+    offset: impl Fn(O) -> isize,
+    memory: *mut u8,
+    mut packed: *mut u8,
+    len: usize,
+) {
+    // SAFETY: as demanded.
+    unsafe {
+        with_block!(len, b => {
+            for o in offsets {
+                b.copy::<DIR>(memory.wrapping_offset(offset(*o)), packed);
+                packed = packed.wrapping_add(len);
+            }
+        });
+    }
+}
+
+/// A visitor that copies the runs of a segment's own datatype, at most `left` bytes.
+pub(super) struct Copier<const DIR: bool> {
+    base: *mut u8,
+    packed: *mut u8,
+    left: usize,
+}
+
+impl<const DIR: bool> Copier<DIR> {
+    /// Creates the visitor of one walk over a segment's datatype, from its position on.
+    ///
+    /// # Safety
+    ///
+    /// `left` must be at most what remains of the segment, whose bytes are lent; `left` bytes at
+    /// `packed` must be no part of it, and readable if `DIR` is `IN`, writable if it is `OUT`.
+    #[inline]
+    pub(super) unsafe fn new(base: *mut u8, packed: *mut u8, left: usize) -> Copier<DIR> {
+        Copier { base, packed, left }
+    }
+
+    /// Counts so many bytes as copied.
+    #[inline(always)]
+    fn copied(&mut self, n: usize) -> ControlFlow<()> {
+        self.packed = self.packed.wrapping_add(n);
+        self.left -= n;
+        if self.left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Returns how many of `count` pieces of `size` bytes are to be copied as a whole.
+    #[inline(always)]
+    fn whole(&self, count: usize, size: usize) -> usize {
+        // Short loops avoid the division.
+        match count.checked_mul(size) {
+            Some(all) if all <= self.left => count,
+            _ => self.left / size,
+        }
+    }
+}
+
+impl<const DIR: bool> Visit for Copier<DIR> {
+    #[inline]
+    fn run(&mut self, off: isize, len: usize) -> ControlFlow<()> {
+        let len = len.min(self.left);
+        let memory = self.base.wrapping_offset(off);
+        // SAFETY: by the contract of `new`, the walk is over lent memory, and `left` ends it before
+        // the segment's end. So the run is lent, and `packed` has `left` bytes.
+        unsafe { with_block!(len, b => b.copy::<DIR>(memory, self.packed)) };
+        self.copied(len)
+    }
+
+    fn grid(&mut self, off: isize, grid: &Grid) -> ControlFlow<()> {
+        let row = grid.count * grid.len;
+        let rows = self.whole(grid.rows, row);
+        if rows > 0 {
+            // SAFETY: as for `run`: these rows are the next runs, and not longer than `left`.
+            unsafe { copy_grid::<DIR>(grid, rows, self.base.wrapping_offset(off), self.packed) };
+            self.copied(rows * row)?;
+        }
+        if rows == grid.rows {
+            return ControlFlow::Continue(());
+        }
+        let off = off.wrapping_add(grid.row_stride.wrapping_mul(rows as isize));
+        let blocks = self.left / grid.len;
+        if blocks > 0 {
+            // SAFETY: as above.
+            unsafe { copy_grid::<DIR>(&grid.row(blocks), 1, self.base.wrapping_offset(off), self.packed) };
+            self.copied(blocks * grid.len)?;
+        }
+        self.run(off.wrapping_add(grid.stride.wrapping_mul(blocks as isize)), grid.len)
+    }
+
+    fn offsets(&mut self, off: isize, offsets: Offsets<'_>, len: usize) -> ControlFlow<()> {
+        let memory = self.base.wrapping_offset(off);
+        let (whole, next) = match offsets {
+            Offsets::Short(list) => {
+                let (now, later) = list.split_at(self.whole(list.len(), len));
+                // SAFETY: as for `grid`.
+                unsafe { copy_offsets::<DIR, _>(now, |o| o as isize, memory, self.packed, len) };
+                (now.len(), later.first().map(|o| *o as isize))
+            }
+            Offsets::Long(list) => {
+                let (now, later) = list.split_at(self.whole(list.len(), len));
+                // SAFETY: as for `grid`.
+                unsafe { copy_offsets::<DIR, _>(now, |o| o, memory, self.packed, len) };
+                (now.len(), later.first().copied())
+            }
+        };
+        self.copied(whole * len)?;
+        next.map_or(ControlFlow::Continue(()), |next| self.run(off.wrapping_add(next), len))
+    }
+
+    fn elements(&mut self, off: isize, count: usize, stride: isize, element: &Element) -> ControlFlow<()> {
+        let whole = self.whole(count, element.size);
+        // SAFETY: as for `grid`.
+        unsafe {
+            copy_elements::<DIR>(element, whole, stride, self.base.wrapping_offset(off), self.packed);
+        }
+        self.copied(whole * element.size)?;
+        if whole < count {
+            let off = off.wrapping_add(stride.wrapping_mul(whole as isize));
+            for run in &element.runs {
+                self.run(off.wrapping_add(run.off), run.len)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
