@@ -24,6 +24,24 @@ pub fn apart(word: u64) -> u64 {
     }
 }
 
+/// Returns the same address, which the compiler cannot know.
+///
+/// For loops with several accesses at fixed distances from one address, which else become as many
+/// addresses that are each advanced.
+#[inline(always)]
+#[allow(clippy::pointers_in_nomem_asm_block, reason = "nothing is accessed at the address")]
+pub(crate) fn opaque(address: *mut u8) -> *mut u8 {
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    return address;
+    #[cfg(all(not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+    // SAFETY: there is no instruction; the address is unchanged.
+    unsafe {
+        let same: *mut u8;
+        core::arch::asm!("/* {0} */", inlateout(reg) address => same, options(pure, nomem, nostack, preserves_flags));
+        same
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

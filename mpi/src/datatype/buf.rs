@@ -6,7 +6,7 @@ use core::ptr;
 use core::slice;
 use std::sync::Arc;
 
-use netmod_core::{RxBytes, Segment};
+use netmod_core::{Datatype as Layout, RxBytes, Segment};
 
 use super::basic::plain_size;
 use super::{TypeDesc, Types};
@@ -208,6 +208,12 @@ impl Types {
         Ok((data, desc))
     }
 
+    /// Returns the layout and the number of a buffer's elements, which exist.
+    #[inline]
+    fn elements(&self, buf: &Buf) -> Result<(&Layout, usize)> {
+        Ok((&self.checked(buf)?.layout, buf.count as usize))
+    }
+
     /// Packs a buffer behind the first `position` of `size` bytes at `out`, and returns the
     /// position behind it (`MPI_Pack`).
     ///
@@ -218,12 +224,14 @@ impl Types {
     /// # Safety
     /// `size` bytes at `out` must be writable and no part of the buffer.
     pub unsafe fn pack(&self, buf: &Buf, out: *mut u8, size: i64, position: i64) -> Result<i64> {
-        let mut data = self.segment(buf)?;
-        let n = data.total();
+        let (layout, count) = self.elements(buf)?;
+        let n = layout.size() * count;
         let at = room("the pack buffer", n, size, position)?;
         if n > 0 {
-            // SAFETY: by the contract of this function, and the check.
-            data.pack(unsafe { slice::from_raw_parts_mut(out.wrapping_add(at), n) });
+            // SAFETY: by the contracts of this function and of `Buf::new`, and the checks.
+            unsafe {
+                layout.pack(buf.at, count, slice::from_raw_parts_mut(out.wrapping_add(at), n));
+            }
         }
         Ok((at + n) as i64)
     }
@@ -237,13 +245,14 @@ impl Types {
     /// # Safety
     /// `size` bytes at `input` must be readable and no part of the buffer.
     pub unsafe fn unpack(&self, input: *const u8, size: i64, position: i64, buf: &Buf) -> Result<i64> {
-        let mut data = self.segment(buf)?;
-        let n = data.total();
+        let (layout, count) = self.elements(buf)?;
+        let n = layout.size() * count;
         let at = room("the packed data", n, size, position)?;
         if n > 0 {
-            // SAFETY: by the contract of this function, and the check.
-            let packed = unsafe { slice::from_raw_parts(input.wrapping_add(at), n) };
-            data.unpack(RxBytes::from_slice(packed));
+            // SAFETY: by the contracts of this function and of `Buf::new`, and the checks.
+            unsafe {
+                layout.unpack(buf.at, count, slice::from_raw_parts(input.wrapping_add(at), n));
+            }
         }
         Ok((at + n) as i64)
     }

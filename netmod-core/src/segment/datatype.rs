@@ -79,14 +79,20 @@ impl Bounds {
 /// The layout of one element.
 #[derive(Clone, Debug)]
 pub struct Datatype {
+    body: Body,
+    /// The moves of an endless array of elements, once they are compiled.
+    program: OnceLock<Program>,
+}
+
+/// The bytes and bounds of an element, and of the blocks that it is made of.
+#[derive(Clone, Debug)]
+struct Body {
     node: Node,
     /// Lower and upper bound, which define the extent. `None` for a type without bytes or bounds.
     bounds: Option<Bounds>,
     /// Bounds of the data itself. `None` if there is no data.
     data: Option<Bounds>,
     depth: u32,
-    /// The moves of an endless array of elements, once they are compiled.
-    program: OnceLock<Program>,
 }
 
 impl Datatype {
@@ -98,13 +104,7 @@ impl Datatype {
     pub fn contiguous(len: usize) -> Result<Arc<Datatype>, DatatypeError> {
         let hi = isize::try_from(len).map_err(|_| DatatypeError::Size { constructor: "contiguous" })?;
         let bounds = (len > 0).then_some(Bounds { lo: 0, hi });
-        Ok(Arc::new(Datatype {
-            node: Node::bytes(len),
-            bounds,
-            data: bounds,
-            depth: 1,
-            program: OnceLock::new(),
-        }))
+        Ok(Body { node: Node::bytes(len), bounds, data: bounds, depth: 1 }.datatype())
     }
 
     /// Creates a type of `count` blocks of `blocklen` elements each, the blocks `stride` bytes
@@ -122,9 +122,8 @@ impl Datatype {
         child: &Arc<Datatype>,
     ) -> Result<Arc<Datatype>, DatatypeError> {
         const VECTOR: &str = "vector";
-        let block = child.block(VECTOR, 0, blocklen)?;
-        let ty = block.repeated(VECTOR, 0, count, stride)?;
-        Ok(Arc::new(ty.nested(VECTOR, child.depth)?))
+        let block = child.body.block(VECTOR, 0, blocklen)?;
+        block.repeated(VECTOR, 0, count, stride)?.nested(VECTOR, child.body.depth)
     }
 
     /// Creates a type of blocks of elements, each with its displacement in bytes and its count, in
@@ -134,8 +133,8 @@ impl Datatype {
     ///
     /// Fails if sizes or displacements overflow, or if the nesting is too deep.
     pub fn indexed(blocks: &[(i64, usize)], child: &Arc<Datatype>) -> Result<Arc<Datatype>, DatatypeError> {
-        let parts = blocks.iter().map(|&(disp, count)| (disp, count, &**child));
-        Self::sequence("indexed", parts)
+        let parts = blocks.iter().map(|&(disp, count)| (disp, count, &child.body));
+        Body::sequence("indexed", parts)
     }
 
     /// Creates a type of blocks of elements of different types, each with its displacement in bytes
@@ -145,8 +144,8 @@ impl Datatype {
     ///
     /// Fails if sizes or displacements overflow, or if the nesting is too deep.
     pub fn structure(fields: &[(i64, usize, Arc<Datatype>)]) -> Result<Arc<Datatype>, DatatypeError> {
-        let parts = fields.iter().map(|(disp, count, child)| (*disp, *count, &**child));
-        Self::sequence("structure", parts)
+        let parts = fields.iter().map(|(disp, count, child)| (*disp, *count, &child.body));
+        Body::sequence("structure", parts)
     }
 
     /// Creates a type of the same data with another lower bound and extent, in bytes
@@ -161,33 +160,32 @@ impl Datatype {
         const RESIZED: &str = "resized";
         let bounds = Bounds::new(lb as i128, lb as i128 + extent as i128)
             .ok_or(DatatypeError::Range { constructor: RESIZED })?;
-        let (node, data) = (child.node.clone(), child.data);
-        let ty = Datatype { node, bounds: Some(bounds), data, depth: 0, program: OnceLock::new() };
-        Ok(Arc::new(ty.nested(RESIZED, child.depth)?))
+        let body = Body { bounds: Some(bounds), ..child.body.clone() };
+        body.nested(RESIZED, child.body.depth)
     }
 
     /// Returns the bytes of data of one element.
     #[inline]
     pub fn size(&self) -> usize {
-        self.node.size()
+        self.body.node.size()
     }
 
     /// Returns the distance from one element to the next in bytes: upper minus lower bound.
     #[inline]
     pub fn extent(&self) -> i64 {
-        self.bounds.map_or(0, |b| b.hi as i64 - b.lo as i64)
+        self.body.extent()
     }
 
     /// Returns the lower bound in bytes from the base.
     #[inline]
     pub fn lower_bound(&self) -> i64 {
-        self.bounds.map_or(0, |b| b.lo as i64)
+        self.body.bounds.map_or(0, |b| b.lo as i64)
     }
 
     /// Returns the upper bound in bytes from the base.
     #[inline]
     pub fn upper_bound(&self) -> i64 {
-        self.bounds.map_or(0, |b| b.hi as i64)
+        self.body.bounds.map_or(0, |b| b.hi as i64)
     }
 
     /// Returns true if any number of elements in an array is one run of bytes without gaps.
@@ -205,14 +203,14 @@ impl Datatype {
     /// Fails if so many elements have more bytes, or extend further from the base, than an address
     /// space allows.
     pub fn span(&self, count: usize) -> Result<Range<i64>, DatatypeError> {
-        let all = self.block("array of a", 0, count)?;
+        let all = self.body.block("array of a", 0, count)?;
         Ok(all.data.map_or(0..0, |b| b.lo as i64..b.hi as i64))
     }
 
     /// Returns the offset of the data of `count` elements if that is one run.
     #[inline]
     pub(super) fn as_run(&self, count: usize) -> Option<isize> {
-        let off = self.node.as_run()?;
+        let off = self.body.node.as_run()?;
         (count <= 1 || self.size() == 0 || self.extent() == self.size() as i64).then_some(off)
     }
 
@@ -232,15 +230,26 @@ impl Datatype {
 
     #[inline]
     fn program(&self) -> &Program {
-        self.program.get_or_init(|| Program::of_elements(&self.node, self.extent() as isize))
+        self.program.get_or_init(|| Program::of_elements(&self.body.node, self.extent() as isize))
+    }
+}
+
+impl Body {
+    fn void() -> Body {
+        Body { node: Node::bytes(0), bounds: None, data: None, depth: 0 }
     }
 
-    fn void() -> Datatype {
-        Datatype { node: Node::bytes(0), bounds: None, data: None, depth: 0, program: OnceLock::new() }
+    fn datatype(self) -> Arc<Datatype> {
+        Arc::new(Datatype { body: self, program: OnceLock::new() })
+    }
+
+    #[inline]
+    fn extent(&self) -> i64 {
+        self.bounds.map_or(0, |b| b.hi as i64 - b.lo as i64)
     }
 
     /// Returns `count` consecutive elements, moved by `disp`.
-    fn block(&self, constructor: &'static str, disp: i64, count: usize) -> Result<Datatype, DatatypeError> {
+    fn block(&self, constructor: &'static str, disp: i64, count: usize) -> Result<Body, DatatypeError> {
         self.repeated(constructor, disp, count, self.extent())
     }
 
@@ -250,11 +259,11 @@ impl Datatype {
         disp: i64,
         count: usize,
         stride: i64,
-    ) -> Result<Datatype, DatatypeError> {
+    ) -> Result<Body, DatatypeError> {
         if count == 0 {
-            return Ok(Datatype::void());
+            return Ok(Body::void());
         }
-        size_sum(constructor, 0, self.size().checked_mul(count))?;
+        size_sum(constructor, 0, self.node.size().checked_mul(count))?;
         let range = || DatatypeError::Range { constructor };
         let around = |b: Option<Bounds>| match b {
             None => Ok(None),
@@ -269,14 +278,14 @@ impl Datatype {
             let disp = isize::try_from(disp).map_err(|_| range())?;
             self.node.clone().repeated(count, stride).shifted(disp)
         };
-        Ok(Datatype { node, bounds, data, depth: self.depth, program: OnceLock::new() })
+        Ok(Body { node, bounds, data, depth: self.depth })
     }
 
     fn sequence<'a>(
         constructor: &'static str,
-        parts: impl Iterator<Item = (i64, usize, &'a Datatype)>,
+        parts: impl Iterator<Item = (i64, usize, &'a Body)>,
     ) -> Result<Arc<Datatype>, DatatypeError> {
-        let mut all = Datatype::void();
+        let mut all = Body::void();
         let mut nodes = Vec::with_capacity(parts.size_hint().0);
         let mut size = 0;
         let mut depth = 0;
@@ -284,7 +293,7 @@ impl Datatype {
         for (disp, count, child) in parts {
             depth = child.depth.max(depth);
             let block = child.block(constructor, disp, count)?;
-            size = size_sum(constructor, size, Some(block.size()))?;
+            size = size_sum(constructor, size, Some(block.node.size()))?;
             if let Some(b) = block.bounds {
                 all.bounds = Some(Bounds::union(all.bounds, b).ok_or(range)?);
             }
@@ -293,16 +302,16 @@ impl Datatype {
             }
             nodes.push(block.node);
         }
-        all.node = Node::sequence(nodes.into_iter());
-        Ok(Arc::new(all.nested(constructor, depth)?))
+        all.node = Node::sequence(nodes);
+        all.nested(constructor, depth)
     }
 
-    fn nested(mut self, constructor: &'static str, child: u32) -> Result<Datatype, DatatypeError> {
+    fn nested(mut self, constructor: &'static str, child: u32) -> Result<Arc<Datatype>, DatatypeError> {
         if child >= MAX_DEPTH {
             return Err(DatatypeError::Depth { constructor });
         }
         self.depth = child + 1;
-        Ok(self)
+        Ok(self.datatype())
     }
 }
 

@@ -103,14 +103,15 @@ impl Node {
     }
 
     /// Joins the nodes one after the other. The caller has checked the sum of their sizes.
-    pub(super) fn sequence(nodes: impl Iterator<Item = Node>) -> Node {
-        let mut parts: Vec<Node> = Vec::new();
-        for node in nodes.filter(|n| n.size > 0) {
-            match parts.last_mut() {
-                Some(last) if last.continues(&node) => last.append(&node),
-                _ => parts.push(node),
+    pub(super) fn sequence(mut parts: Vec<Node>) -> Node {
+        parts.retain(|node| node.size > 0);
+        parts.dedup_by(|next, last| {
+            let goes_on = last.continues(next);
+            if goes_on {
+                last.append(next);
             }
-        }
+            goes_on
+        });
         if parts.len() <= 1 {
             return parts.pop().unwrap_or(Node::bytes(0));
         }

@@ -19,8 +19,9 @@
 //! 3. A walk finds its position by a division at each loop and a binary search at each sequence, so
 //!    it resumes in as many steps as the program is deep. It hands leaves to a visitor. One visitor
 //!    gathers iovecs. The other one copies (`moves`): the length of a block is looked at once, and
-//!    then is a constant of the loop. Elements are copied run by run, many elements at a time. Rows
-//!    that share cache lines, as in a transposition, are copied side by side.
+//!    then is a constant of the loop. Elements are copied two runs at a time, for many elements;
+//!    the number of blocks in short rows is a constant, too. Rows that share cache lines, as in a
+//!    transposition, are copied side by side.
 //!
 //! The order of copies within one call is therefore not that of the packed bytes. It shows only
 //! where received data describes a byte twice, for which no value is promised.

@@ -6,9 +6,11 @@
 #![allow(unsafe_code)]
 
 use core::ops::ControlFlow;
-use core::ptr;
+use core::{array, ptr};
 
-use super::program::{Element, Grid, Offsets, Visit};
+use super::layout::times;
+use super::program::{Element, Grid, Offsets, Piece, Visit};
+use crate::apart::opaque;
 
 /// The direction from memory to packed bytes.
 pub(super) const OUT: bool = false;
@@ -18,6 +20,10 @@ pub(super) const IN: bool = true;
 /// Bytes of memory that the elements of one round lie in, about: they stay in the first cache while
 /// each of their moves is made.
 const ROUND: usize = 16 << 10;
+/// Longest runs of which two are made in one loop, in bytes.
+const SHORT: usize = 16;
+/// Blocks of the longest rows whose length is a constant of their loop.
+const ROW: usize = 8;
 /// Bytes of a cache line, which columns of a grid share.
 const LINE: usize = 64;
 
@@ -114,6 +120,72 @@ macro_rules! with_block {
     }};
 }
 
+/// Evaluates an expression with the block of a length from 1 to [`SHORT`].
+macro_rules! with_short {
+    ($len:expr, $block:ident => $body:expr) => {{
+        let len: usize = $len;
+        macro_rules! body {
+            ($b:expr) => {{
+                let $block = $b;
+                $body
+            }};
+        }
+        match len {
+            1 => body!(Exactly::<1>),
+            2 => body!(Exactly::<2>),
+            3 => body!(Twice::<2>(len)),
+            4 => body!(Exactly::<4>),
+            5..=7 => body!(Twice::<4>(len)),
+            8 => body!(Exactly::<8>),
+            16 => body!(Exactly::<16>),
+            _ => body!(Twice::<8>(len)),
+        }
+    }};
+}
+
+/// Two blocks, the second one at a distance.
+#[derive(Clone, Copy)]
+struct Both<A, B> {
+    first: A,
+    second: B,
+    memory: isize,
+    packed: usize,
+}
+
+impl<A: Block, B: Block> Block for Both<A, B> {
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8) {
+        // SAFETY: as demanded for both blocks.
+        unsafe {
+            self.first.copy::<DIR>(memory, packed);
+            self.second.copy::<DIR>(memory.wrapping_offset(self.memory), packed.wrapping_add(self.packed));
+        }
+    }
+}
+
+/// `N` blocks at equal distances in memory.
+#[derive(Clone, Copy)]
+struct Row<const LEN: usize, const N: usize> {
+    /// The distances from the first block.
+    offsets: [isize; N],
+}
+
+impl<const LEN: usize, const N: usize> Row<LEN, N> {
+    fn new(stride: isize) -> Row<LEN, N> {
+        Row { offsets: array::from_fn(|i| times(stride, i)) }
+    }
+}
+
+impl<const LEN: usize, const N: usize> Block for Row<LEN, N> {
+    #[inline(always)]
+    unsafe fn copy<const DIR: bool>(self, memory: *mut u8, packed: *mut u8) {
+        for (i, offset) in self.offsets.into_iter().enumerate() {
+            // SAFETY: as demanded for each block.
+            unsafe { copy::<DIR>(memory.wrapping_offset(offset), packed.wrapping_add(i * LEN), LEN) };
+        }
+    }
+}
+
 /// A loop's steps in memory and in the packed bytes.
 #[derive(Clone, Copy)]
 struct Steps {
@@ -138,7 +210,26 @@ impl Steps {
         }
     }
 
-    /// Does the same for each step of an outer loop.
+    /// Does the same for blocks of several moves.
+    ///
+    /// Each move is at a distance from two addresses that alone are advanced. A compiler that knew
+    /// how would advance an address for each move instead, more than there are registers, or get
+    /// each from the one before.
+    ///
+    /// # Safety
+    ///
+    /// As for [`copy`], for each block.
+    #[inline(always)]
+    unsafe fn groups<const DIR: bool>(self, mut memory: *mut u8, mut packed: *mut u8, block: impl Block) {
+        for _ in 0..self.count {
+            // SAFETY: as demanded.
+            unsafe { block.copy::<DIR>(memory, packed) };
+            memory = opaque(memory.wrapping_offset(self.memory));
+            packed = opaque(packed.wrapping_add(self.packed));
+        }
+    }
+
+    /// Does the same as [`Steps::copy`] for each step of an outer loop.
     ///
     /// # Safety
     ///
@@ -176,6 +267,13 @@ unsafe fn copy_grid<const DIR: bool>(grid: &Grid, rows: usize, memory: *mut u8, 
     // SAFETY: as demanded; the order of the blocks does not matter.
     unsafe {
         if !side_by_side {
+            if rows > 1 && (2..=ROW).contains(&grid.count) {
+                match len {
+                    4 => return copy_rows::<DIR, 4>(grid, lines, memory, packed),
+                    8 => return copy_rows::<DIR, 8>(grid, lines, memory, packed),
+                    _ => {}
+                }
+            }
             return with_block!(len, b => blocks.nested::<DIR>(lines, memory, packed, b));
         }
         let step = LINE / apart;
@@ -190,7 +288,37 @@ unsafe fn copy_grid<const DIR: bool>(grid: &Grid, rows: usize, memory: *mut u8, 
     }
 }
 
-/// Copies whole elements: each of their runs for many elements at once.
+/// Copies rows of 2 to [`ROW`] blocks.
+///
+/// # Safety
+///
+/// As for [`copy`], for each block.
+unsafe fn copy_rows<const DIR: bool, const LEN: usize>(
+    grid: &Grid,
+    lines: Steps,
+    memory: *mut u8,
+    packed: *mut u8,
+) {
+    macro_rules! rows {
+        ($n:literal) => {
+            lines.groups::<DIR>(memory, packed, Row::<LEN, $n>::new(grid.stride))
+        };
+    }
+    // SAFETY: as demanded.
+    unsafe {
+        match grid.count {
+            2 => rows!(2),
+            3 => rows!(3),
+            4 => rows!(4),
+            5 => rows!(5),
+            6 => rows!(6),
+            7 => rows!(7),
+            _ => rows!(8),
+        }
+    }
+}
+
+/// Copies whole elements: one or two of their runs for many elements at once.
 ///
 /// # Safety
 ///
@@ -208,13 +336,48 @@ unsafe fn copy_elements<const DIR: bool>(
         let n = round.min(count - at);
         let memory = memory.wrapping_offset(stride.wrapping_mul(at as isize));
         let packed = packed.wrapping_add(element.size * at);
-        for run in &element.runs {
-            let steps = Steps { count: n, memory: stride, packed: element.size };
+        let steps = Steps { count: n, memory: stride, packed: element.size };
+        let mut runs = &element.runs[..];
+        while let [run, rest @ ..] = runs {
             let (memory, packed) = (memory.wrapping_offset(run.off), packed.wrapping_add(run.at));
             // SAFETY: as demanded; the order of the runs does not matter.
-            unsafe { with_block!(run.len, b => steps.copy::<DIR>(memory, packed, b)) };
+            unsafe {
+                runs = match rest {
+                    // Two in one loop: while the one waits for memory, the other goes on.
+                    [next, rest @ ..] if run.len <= SHORT && next.len <= SHORT => {
+                        copy_pairs::<DIR>(steps, run, next, memory, packed);
+                        rest
+                    }
+                    _ => {
+                        with_block!(run.len, b => steps.copy::<DIR>(memory, packed, b));
+                        rest
+                    }
+                };
+            }
         }
         at += n;
+    }
+}
+
+/// Copies two short runs of each element, the first one at `memory` and at `packed`.
+///
+/// # Safety
+///
+/// As for [`copy`], for both runs of each element.
+unsafe fn copy_pairs<const DIR: bool>(
+    steps: Steps,
+    run: &Piece,
+    next: &Piece,
+    memory: *mut u8,
+    packed: *mut u8,
+) {
+    let (far, behind, len) = (next.off.wrapping_sub(run.off), next.at - run.at, next.len);
+    // SAFETY: as demanded.
+    unsafe {
+        with_short!(run.len, first => with_short!(len, second => {
+            let both = Both { first, second, memory: far, packed: behind };
+            steps.groups::<DIR>(memory, packed, both)
+        }));
     }
 }
 
@@ -272,9 +435,11 @@ impl<const DIR: bool> Copier<DIR> {
     /// Returns how many of `count` pieces of `size` bytes are to be copied as a whole.
     #[inline(always)]
     fn whole(&self, count: usize, size: usize) -> usize {
-        // Short loops avoid the division.
+        // Short loops avoid the division, and so do a few pieces of an endless array.
         match count.checked_mul(size) {
             Some(all) if all <= self.left => count,
+            _ if self.left < size => 0,
+            _ if self.left < 2 * size => 1,
             _ => self.left / size,
         }
     }
@@ -333,14 +498,18 @@ impl<const DIR: bool> Visit for Copier<DIR> {
     }
 
     fn elements(&mut self, off: isize, count: usize, stride: isize, element: &Element) -> ControlFlow<()> {
-        let whole = self.whole(count, element.size);
-        // SAFETY: as for `grid`.
-        unsafe {
-            copy_elements::<DIR>(element, whole, stride, self.base.wrapping_offset(off), self.packed);
+        let mut whole = self.whole(count, element.size);
+        if whole > 1 {
+            // SAFETY: as for `grid`.
+            unsafe {
+                copy_elements::<DIR>(element, whole, stride, self.base.wrapping_offset(off), self.packed);
+            }
+            self.copied(whole * element.size)?;
+        } else {
+            whole = 0;
         }
-        self.copied(whole * element.size)?;
-        if whole < count {
-            let off = off.wrapping_add(stride.wrapping_mul(whole as isize));
+        for i in whole..count {
+            let off = off.wrapping_add(times(stride, i));
             for run in &element.runs {
                 self.run(off.wrapping_add(run.off), run.len)?;
             }

@@ -94,7 +94,13 @@ pub(super) trait Visit {
 impl Element {
     /// Returns the runs of a node, if they are few and short.
     fn of(node: &Node) -> Option<Element> {
-        let mut runs: Vec<Piece> = Vec::new();
+        let about = match &node.shape {
+            Shape::Run => 1,
+            Shape::Strided { count, .. } | Shape::Repeat { count, .. } => *count,
+            Shape::Offsets { offs, .. } => offs.len(),
+            Shape::Parts(parts) => parts.len(),
+        };
+        let mut runs: Vec<Piece> = Vec::with_capacity(about.min(ELEMENT_RUNS));
         let mut at = 0;
         let flow = node.each_run(0, &mut |off, len| {
             match runs.last_mut() {
@@ -361,7 +367,7 @@ mod tests {
     /// Returns the program of elements that consist of runs: offset and length.
     fn of(runs: &[(isize, usize)], extent: isize) -> Program {
         let nodes = runs.iter().map(|(off, len)| Node::bytes(*len).shifted(*off));
-        Program::of_elements(&Node::sequence(nodes), extent)
+        Program::of_elements(&Node::sequence(nodes.collect()), extent)
     }
 
     #[test]

@@ -36,6 +36,51 @@ impl Run {
     }
 }
 
+impl Datatype {
+    /// Copies `count` elements at `base` out, as much as fits into `dst`; returns the number of bytes.
+    ///
+    /// It does the same as [`Segment::pack`] of [`Segment::typed`], without a segment.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Segment::typed`], during the call.
+    pub unsafe fn pack(&self, base: *mut u8, count: usize, dst: &mut [u8]) -> usize {
+        let n = dst.len().min(self.size().saturating_mul(count));
+        if n > 0 {
+            // SAFETY: the elements are lent; `dst` has room, and is borrowed mutably.
+            unsafe { self.copy::<OUT>(base, 0, dst.as_mut_ptr(), n) };
+        }
+        n
+    }
+
+    /// Copies `src` into `count` elements at `base`, as much as fits; returns the number of bytes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Segment::typed`], during the call.
+    pub unsafe fn unpack(&self, base: *mut u8, count: usize, src: &[u8]) -> usize {
+        let n = src.len().min(self.size().saturating_mul(count));
+        if n > 0 {
+            // SAFETY: the elements are lent for writing; with `IN` the packed side is only read.
+            unsafe { self.copy::<IN>(base, 0, src.as_ptr().cast_mut(), n) };
+        }
+        n
+    }
+
+    /// Copies `n` bytes of an array of elements from the position on.
+    ///
+    /// # Safety
+    ///
+    /// These bytes of the array at `base` must be lent; `n > 0` bytes at `packed` must be no part of
+    /// it, and readable if `DIR` is `IN`, writable if it is `OUT`.
+    #[inline]
+    unsafe fn copy<const DIR: bool>(&self, base: *mut u8, pos: usize, packed: *mut u8, n: usize) {
+        // SAFETY: as demanded.
+        let mut v = unsafe { Copier::<DIR>::new(base, packed, n) };
+        let _ = self.walk(pos, &mut v);
+    }
+}
+
 impl Segment {
     /// Creates a segment of `len` bytes at `base`. A null base means no data.
     ///
@@ -242,11 +287,8 @@ impl Segment {
             Layout::Contig => unsafe {
                 copy::<DIR>(self.base.wrapping_add(self.pos), packed, n);
             },
-            Layout::Typed(ty) => {
-                // SAFETY: as demanded: `n` is at most what remains.
-                let mut v = unsafe { Copier::<DIR>::new(self.base, packed, n) };
-                let _ = ty.walk(self.pos, &mut v);
-            }
+            // SAFETY: as demanded: `n` is at most what remains.
+            Layout::Typed(ty) => unsafe { ty.copy::<DIR>(self.base, self.pos, packed, n) },
             Layout::List(list) => {
                 let mut packed = packed;
                 for piece in list.pieces(self.pos, n) {

@@ -78,17 +78,17 @@ fn regular_layouts_become_the_same() {
     let four = bytes(4);
     let vector = Datatype::vector(3, 1, 16, &four).unwrap();
     let indexed = Datatype::indexed(&[(0, 1), (16, 1), (32, 1)], &four).unwrap();
-    assert_eq!(vector.node, indexed.node);
+    assert_eq!(vector.body.node, indexed.body.node);
     let wide = Datatype::resized(0, 16, &four).unwrap();
     let array = Datatype::vector(3, 1, 16, &wide).unwrap();
-    assert_eq!(vector.node, array.node);
+    assert_eq!(vector.body.node, array.body.node);
     let twice = Datatype::vector(2, 3, 48, &wide).unwrap();
-    assert_eq!(twice.node, Datatype::vector(6, 1, 16, &four).unwrap().node);
+    assert_eq!(twice.body.node, Datatype::vector(6, 1, 16, &four).unwrap().body.node);
     let dense = Datatype::vector(5, 2, 8, &four).unwrap();
-    assert_eq!(dense.node, bytes(40).node);
+    assert_eq!(dense.body.node, bytes(40).body.node);
     assert!(dense.is_contiguous() && !vector.is_contiguous());
     let touching = Datatype::structure(&[(0, 2, four.clone()), (8, 1, bytes(8))]).unwrap();
-    assert_eq!(touching.node, bytes(16).node);
+    assert_eq!(touching.body.node, bytes(16).body.node);
 }
 
 #[test]
@@ -97,8 +97,8 @@ fn equal_parts_at_equal_distances_repeat() {
     let wide = Datatype::resized(0, 24, &pair).unwrap();
     let vector = Datatype::vector(3, 1, 24, &pair).unwrap();
     let fields = Datatype::structure(&[(0, 1, pair.clone()), (24, 1, wide.clone()), (48, 1, pair)]).unwrap();
-    assert_eq!(fields.node, vector.node);
-    assert_eq!(Datatype::indexed(&[(0, 2), (48, 1)], &wide).unwrap().node, vector.node);
+    assert_eq!(fields.body.node, vector.body.node);
+    assert_eq!(Datatype::indexed(&[(0, 2), (48, 1)], &wide).unwrap().body.node, vector.body.node);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn strided_parts_go_on_in_their_neighbours() {
     let four = bytes(4);
     let wide = Datatype::resized(0, 16, &four).unwrap();
     let blocks = Datatype::indexed(&[(0, 2), (32, 3), (80, 1)], &wide).unwrap();
-    assert_eq!(blocks.node, Datatype::vector(6, 1, 16, &four).unwrap().node);
+    assert_eq!(blocks.body.node, Datatype::vector(6, 1, 16, &four).unwrap().body.node);
     let apart = Datatype::indexed(&[(0, 2), (40, 3)], &wide).unwrap();
-    assert_ne!(apart.node, Datatype::vector(5, 1, 16, &four).unwrap().node);
+    assert_ne!(apart.body.node, Datatype::vector(5, 1, 16, &four).unwrap().body.node);
 }

@@ -123,6 +123,10 @@ fn check(seed: u64) {
         }
         assert!(got == want, "{}", about(&format!("pack, cut at {cut}")));
     }
+    let mut got = vec![0; n + 1];
+    // SAFETY: the memory covers the elements.
+    let packed = unsafe { ty.pack(mem.base(), count, &mut got) };
+    assert!(packed == n && got[..n] == want, "{}", about("pack without a segment"));
     let origin = mem.bytes.as_ptr().addr();
     for &cut in &cuts {
         seg.seek(cut);
@@ -143,9 +147,15 @@ fn check(seed: u64) {
         for (&at, &value) in mem.at.iter().zip(&data) {
             want[at] = value;
         }
-        let mut seg = mem.segment(&ty, count);
-        for part in [&data[..cut], &data[cut..]] {
-            assert_eq!(seg.unpack(RxBytes::from_slice(part)), part.len(), "{}", about("unpacked bytes"));
+        if cut == n {
+            // SAFETY: the memory covers the elements.
+            let unpacked = unsafe { ty.unpack(mem.base(), count, &data) };
+            assert_eq!(unpacked, n, "{}", about("unpacked bytes"));
+        } else {
+            let mut seg = mem.segment(&ty, count);
+            for part in [&data[..cut], &data[cut..]] {
+                assert_eq!(seg.unpack(RxBytes::from_slice(part)), part.len(), "{}", about("unpacked bytes"));
+            }
         }
         mem.settle(0, &data, &mut want);
         assert!(mem.bytes == want, "{}", about(&format!("unpack, cut at {cut}")));

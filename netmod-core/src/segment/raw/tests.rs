@@ -127,8 +127,13 @@ impl Memory {
         Memory { bytes, origin: -lo, at: offs.iter().map(|o| (o - lo) as usize).collect() }
     }
 
+    /// Returns the address of the elements.
+    pub fn base(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr().wrapping_offset(self.origin as isize)
+    }
+
     pub fn segment(&mut self, ty: &Arc<Datatype>, count: usize) -> Segment {
-        let base = self.bytes.as_mut_ptr().wrapping_offset(self.origin as isize);
+        let base = self.base();
         // SAFETY: the memory covers every offset of the type, and outlives the segment in each
         // test, which does not access it meanwhile.
         unsafe { Segment::typed(base, ty, count) }
@@ -358,6 +363,51 @@ fn vectors_of_small_blocks() {
         assert_eq!(seg.pack(&mut got[..head]), head);
         assert_eq!(seg.pack(&mut got[head..]), want.len() - head);
         assert_eq!(got, want, "blocks of {len}");
+    }
+}
+
+/// Packs and unpacks elements as a whole.
+fn check_whole(tree: &Tree, count: usize) {
+    let (all, ty) = (tree.model().array(count), tree.datatype());
+    let mut mem = Memory::for_offsets(&all.offs, noise);
+    let mut packed = vec![0; all.offs.len()];
+    assert_eq!(mem.segment(&ty, count).pack(&mut packed), packed.len());
+    assert_eq!(packed, mem.packed(), "{count} of {tree:?}");
+    let mut want = vec![0xEE; mem.bytes.len()];
+    mem.at.iter().zip(&packed).for_each(|(&at, &byte)| want[at] = byte);
+    mem.bytes.fill(0xEE);
+    assert_eq!(mem.segment(&ty, count).unpack(RxBytes::from_slice(&packed)), packed.len());
+    assert_eq!(mem.bytes, want, "{count} of {tree:?}");
+}
+
+/// Every two short lengths have a loop of their own.
+#[test]
+fn elements_of_short_runs() {
+    for first in 1..=17 {
+        for second in 1..=17 {
+            let at = [0, first as i64 + 3, (first + second) as i64 + 5];
+            let mut fields = vec![
+                (at[0], 1, Tree::Bytes(first)),
+                (at[1], 1, Tree::Bytes(second)),
+                (at[2], 1, Tree::Bytes(5)),
+            ];
+            check_whole(&Tree::Structure(fields.clone()), 4);
+            fields.truncate(2);
+            check_whole(&Tree::Structure(fields), 5);
+        }
+    }
+}
+
+/// Short rows have a loop for each number of blocks.
+#[test]
+fn rows_of_small_blocks() {
+    for (len, stride) in [(4, 9), (8, 16), (8, -11), (12, 13)] {
+        for count in 2..=10 {
+            let row = Tree::Vector(count, 1, stride, Box::new(Tree::Bytes(len)));
+            let rows = Tree::Resized(0, 200, Box::new(row));
+            check_whole(&Tree::Vector(7, 1, 200, Box::new(rows.clone())), 1);
+            check_whole(&rows, 3);
+        }
     }
 }
 
