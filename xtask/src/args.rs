@@ -31,7 +31,7 @@ jobs
              imb, scalapack, rsmpi: programs of packages, each for itself;
              kills: 50 jobs of IMB-MPI1 and of mpi4py's tests, of each of which a rank is killed
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes);
-             --programs: Intel's benchmarks and a C program on this library, Intel MPI, MPICH and Open MPI, fetched from PyPI
+             --programs: Intel's benchmarks and two C programs on this library, Intel MPI, MPICH and Open MPI, fetched from PyPI
   compare    netmod-perf of a revision of git's and of this tree, in turn (some minutes); fails if this tree is slower
 
 options
@@ -45,7 +45,7 @@ options
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
   --list         names the tests of a suite and runs none
-  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers
+  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite

@@ -4,9 +4,9 @@
 //! normalised when it is made, and compiled to a move program when it is committed
 //! ([`netmod_core::segment`] says how); pack, unpack and all transports walk that program. Its
 //! [`Signature`] counts basic elements, for the number of elements received, accumulate and the
-//! external representation; its [`Envelope`] keeps the arguments that made it. `basic` is the table of predefined types, `make`
-//! and `array` are the constructors, `table` has the types of a process by handle, and `buf` the
-//! buffers of calls.
+//! external representation; its [`Envelope`] keeps the arguments that made it. `basic` is the table
+//! of predefined types, `make` and `array` are the constructors, `table` has the types of a process
+//! by handle, and `buf` the buffers of calls.
 
 pub mod array;
 pub mod basic;

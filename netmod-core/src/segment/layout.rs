@@ -140,7 +140,7 @@ impl Node {
                 };
                 same && self.off.wrapping_add(times(stride, count)) == next.off
             }
-            // Of `next`, the same parts, or one more of them.
+            // The other one has the same parts, or is one more of them.
             (Shape::Repeat { count, stride, child }, other) => {
                 let at = self.off.wrapping_add(times(*stride, *count));
                 match other {

@@ -40,7 +40,7 @@ pub(super) unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len
     unsafe { ptr::copy_nonoverlapping(src, dst, len) };
 }
 
-/// How a block is copied, whose length is mostly constant.
+/// The moves of a block, whose length is mostly constant.
 trait Block: Copy {
     /// # Safety
     ///
@@ -52,11 +52,11 @@ trait Block: Copy {
 #[derive(Clone, Copy)]
 struct Exactly<const LEN: usize>;
 
-/// So many bytes, from `LEN` to `2 * LEN`, by two moves that may overlap.
+/// A block of `LEN` to `2 * LEN` bytes, copied by two moves that may overlap.
 #[derive(Clone, Copy)]
 struct Twice<const LEN: usize>(usize);
 
-/// So many bytes.
+/// A block of any length.
 #[derive(Clone, Copy)]
 struct Any(usize);
 

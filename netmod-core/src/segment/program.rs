@@ -185,7 +185,7 @@ fn gcd(a: usize, b: usize) -> usize {
 impl Program {
     /// Compiles an endless array of a node, whose elements are `extent` apart.
     pub(super) fn of_elements(node: &Node, extent: isize) -> Program {
-        // As many elements as an address space holds.
+        // An address space holds so many elements.
         match (isize::MAX as usize).checked_div(node.size) {
             None | Some(1) => Program::of(node),
             Some(count) => match node.merged(count, extent) {

@@ -37,7 +37,8 @@ impl Run {
 }
 
 impl Datatype {
-    /// Copies `count` elements at `base` out, as much as fits into `dst`; returns the number of bytes.
+    /// Copies `count` elements at `base` out, as much as fits into `dst`; returns the number of
+    /// bytes.
     ///
     /// It does the same as [`Segment::pack`] of [`Segment::typed`], without a segment.
     ///
@@ -71,8 +72,8 @@ impl Datatype {
     ///
     /// # Safety
     ///
-    /// These bytes of the array at `base` must be lent; `n > 0` bytes at `packed` must be no part of
-    /// it, and readable if `DIR` is `IN`, writable if it is `OUT`.
+    /// These bytes of the array at `base` must be lent; `n > 0` bytes at `packed` must be no part
+    /// of it, and readable if `DIR` is `IN`, writable if it is `OUT`.
     #[inline]
     unsafe fn copy<const DIR: bool>(&self, base: *mut u8, pos: usize, packed: *mut u8, n: usize) {
         // SAFETY: as demanded.

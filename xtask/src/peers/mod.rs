@@ -4,6 +4,7 @@ mod cells;
 mod heatmap;
 mod imb;
 mod installed;
+mod layouts;
 mod library;
 mod operation;
 mod page;

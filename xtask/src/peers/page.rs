@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::summary::{Measured, sums};
+use super::layouts::{self, Layouts};
+use super::summary::{Measured, Used, cores, sums};
 use super::{heatmap, table};
 use crate::command::{output, root};
 
@@ -58,18 +59,55 @@ fn machine(cpuinfo: &str, release: &str) -> String {
 /// # Errors
 /// If a file cannot be written.
 pub(crate) fn write(folder: &Path, run: &Run, measured: &[Measured]) -> Result<String, String> {
-    let put = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
     for measured in measured {
         let title = format!("Ours by the best peer, {}, {}", measured.netmod.name(), run.date);
-        put(&picture(run, measured), &heatmap::draw(&title, &measured.cells))?;
+        put(folder, &picture(run, measured), &heatmap::draw(&title, &measured.cells))?;
     }
     let name = format!("programs-{}.md", run.date);
-    put(&name, &page(run, measured))?;
+    put(folder, &name, &page(run, measured))?;
     Ok(name)
+}
+
+/// Writes the page of layouts into a folder, and returns its name.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_layouts(
+    folder: &Path,
+    run: &Run,
+    used: &[Used],
+    layouts: &Layouts,
+) -> Result<String, String> {
+    let Run { date, revision, machine, .. } = run;
+    let (judged, failed) = layouts.failed();
+    let text = format!(
+        "# Derived datatypes on this library and on its peers, {date}\n\n\
+         `cargo xtask peers --programs --filter layouts` at {revision}. {machine}. {}, in each of which the \
+         libraries run `peers/layouts.c` in turn; medians.\n\n{}\n\n{}\n{}\n\
+         {failed} of {judged} rows with a goal fail.\n\n{}",
+        run.count(),
+        layouts::NOTE,
+        libraries(used),
+        cores(&layouts.distances, "rounds"),
+        layouts.markdown()
+    );
+    let name = format!("layouts-{date}.md");
+    put(folder, &name, &text)?;
+    Ok(name)
+}
+
+fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+fn libraries(used: &[Used]) -> String {
+    let mut text = String::from("| library | version | transport, as it says |\n|---|---|---|\n");
+    for (library, version, transport) in used {
+        text += &format!("| {} | {} | {transport} |\n", library.name(), version.replace('|', "\\|"));
+    }
+    text
 }
 
 fn picture(run: &Run, measured: &Measured) -> String {
@@ -86,14 +124,7 @@ fn page(run: &Run, measured: &[Measured]) -> String {
         table::NOTE
     );
     for measured in measured {
-        text += &format!(
-            "\n## {}\n\n| library | version | transport, as it says |\n|---|---|---|\n",
-            measured.netmod.name()
-        );
-        for (library, version, transport) in &measured.used {
-            let version = version.replace('|', "\\|");
-            text += &format!("| {} | {version} | {transport} |\n", library.name());
-        }
+        text += &format!("\n## {}\n\n{}", measured.netmod.name(), libraries(&measured.used));
         text += &format!("\n{}\n", measured.cores());
         text += &format!("\n![ratios by operation and size]({})\n\n", picture(run, measured));
         for (title, sum) in sums(&measured.cells) {
@@ -135,6 +166,24 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(folder.join("programs-2026-01-02-shm.svg").is_file());
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
+    }
+
+    #[test]
+    fn the_page_of_layouts_names_the_command_and_the_rows_that_fail() {
+        let folder = std::env::temp_dir().join(format!("netmod-layouts-{}", std::process::id()));
+        let used = [(Library::Intel, "1|2".into(), "shm segments".into())];
+        let name = write_layouts(&folder, &run(), &used, &layouts::tests::some());
+        assert_eq!(name.as_deref(), Ok("layouts-2026-01-02.md"));
+        let page = std::fs::read_to_string(folder.join("layouts-2026-01-02.md")).expect("the page");
+        for part in [
+            "--filter layouts` at abc. a machine. 1 run",
+            "| 1\\|2 |",
+            "1 of 1 rows with a goal fail",
+            "| a | pack |",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
         std::fs::remove_dir_all(&folder).expect("the folder goes");
     }
 

@@ -1,4 +1,5 @@
-//! The program with the patterns of IMB-MPI1, for libraries that those programs cannot use.
+//! Programs in C for all libraries: the patterns of IMB-MPI1, for those that cannot run that, and
+//! derived datatypes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,21 +8,22 @@ use super::cells::Figure;
 use super::library::{Libraries, Library};
 use crate::command::output;
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/patterns.c");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 
-/// Builds the program for a library. Intel's package has no compiler: its library runs MPICH's.
+/// Builds a program for a library. Intel's package has no compiler: its library runs MPICH's.
 ///
 /// # Errors
 /// If it cannot be built.
-pub(crate) fn build(libraries: &Libraries, library: Library) -> Result<PathBuf, String> {
+pub(crate) fn build(libraries: &Libraries, library: Library, name: &str) -> Result<PathBuf, String> {
     let compiler = if library == Library::Intel { Library::Mpich } else { library };
-    let program = libraries.programs().join(format!("patterns-{}", compiler.name().replace(' ', "-")));
+    let program = libraries.programs().join(format!("{name}-{}", compiler.name().replace(' ', "-")));
     let mpicc = libraries.root_of(compiler).join("bin/mpicc");
-    output(Command::new(mpicc).args(["-O2", "-o"]).arg(&program).arg(SOURCE))?;
+    let source = format!("{SOURCES}/{name}.c");
+    output(Command::new(mpicc).args(["-O2", "-o"]).arg(&program).arg(source))?;
     Ok(program)
 }
 
-/// Reads what the program prints: "PingPong 8 0.123".
+/// Reads what a program prints: "PingPong 8 0.123".
 ///
 /// # Errors
 /// If a line is something else.
@@ -34,7 +36,7 @@ pub(crate) fn parse(output: &str) -> Result<Vec<Figure>, String> {
         words.next().is_none().then_some(figure)
     };
     let lines = output.lines().filter(|line| !line.trim().is_empty());
-    lines.map(|line| figure(line).ok_or_else(|| format!("patterns says {line:?}, not a result"))).collect()
+    lines.map(|line| figure(line).ok_or_else(|| format!("a program says {line:?}, not a result"))).collect()
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use super::cells::{Program, Rounds, add_earlier, cells};
+use super::layouts::{self, Layouts};
 use super::library::{Libraries, Library, Netmod};
 use super::rounds::{Programs, names, turns};
-use super::summary::{Measured, sums};
+use super::summary::{Measured, Used, cores, sums};
 use super::{page, table, transport};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -40,16 +41,23 @@ pub(crate) struct Asked {
 pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let filter = asked.filter.as_deref().unwrap_or_default();
     let netmods = asked.netmod.map_or_else(|| vec![Netmod::Shm, Netmod::Tcp], |netmod| vec![netmod]);
-    if netmods.iter().all(|netmod| turns(*netmod, filter).is_empty()) {
-        return Err(format!("no operation has {filter:?} in its name; there are {}", names().join(", ")));
+    // Layouts are moved and sent within the node.
+    let with_layouts = netmods.contains(&Netmod::Shm) && layouts::NAME.contains(&filter.to_lowercase());
+    let netmods: Vec<_> = netmods.into_iter().filter(|netmod| !turns(*netmod, filter).is_empty()).collect();
+    if netmods.is_empty() && !with_layouts {
+        let names = names().join(", ");
+        return Err(format!(
+            "no operation has {filter:?} in its name; there are {names} and {}",
+            layouts::NAME
+        ));
     }
     let mut libraries = Libraries::prepare(options, asked.from.clone())?;
     let under = asked.under.as_deref().unwrap_or_default();
     libraries.under = under.split_whitespace().map(str::to_owned).collect();
     let programs = Programs::prepare(libraries)?;
     let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
-    let all_turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() * rounds * runs;
-    let mut progress = Progress::new(all_turns);
+    let turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() + usize::from(with_layouts);
+    let mut progress = Progress::new(turns * rounds * runs);
     let run = page::Run::now(runs, rounds, asked.from.as_deref())?;
     let mut all: Vec<Measured> = Vec::new();
     for _ in 0..runs {
@@ -61,6 +69,21 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
             add_earlier(&mut now.cells, &before.cells);
         }
         all = now;
+    }
+    if with_layouts {
+        let mut layouts = Layouts::default();
+        for _ in 0..runs {
+            layouts.measure(&programs, rounds, &mut progress)?;
+        }
+        let used = used(&programs, Netmod::Shm, &progress)?;
+        print_layouts(&used, &layouts, &run, asked.json);
+        if let Some(folder) = &asked.write {
+            let name = page::write_layouts(folder, &run, &used, &layouts)?;
+            eprintln!("xtask: written to {}", folder.join(name).display());
+        }
+    }
+    if all.is_empty() {
+        return Ok(());
     }
     all.iter().for_each(|measured| print(measured, &run, asked.json));
     if let Some(folder) = &asked.write {
@@ -77,12 +100,7 @@ fn measure(
     rounds: usize,
     progress: &mut Progress,
 ) -> Result<Measured, String> {
-    let mut used = Vec::new();
-    for library in Library::ALL {
-        progress.start(&format!("{}, {}: its transport", netmod.name(), library.name()));
-        let (version, transport) = ask(programs, library, netmod)?;
-        used.push((library, version, transport));
-    }
+    let used = used(programs, netmod, progress)?;
     let (mut figures, mut distances) = (Rounds::new(), Vec::new());
     for _ in 0..rounds {
         for turn in turns(netmod, filter) {
@@ -91,6 +109,14 @@ fn measure(
         }
     }
     Ok(Measured { netmod, used, distances, cells: cells(netmod, &figures) })
+}
+
+fn used(programs: &Programs, netmod: Netmod, progress: &Progress) -> Result<Vec<Used>, String> {
+    let ask = |library: Library| {
+        progress.start(&format!("{}, {}: its transport", netmod.name(), library.name()));
+        ask(programs, library, netmod).map(|(version, transport)| (library, version, transport))
+    };
+    Library::ALL.into_iter().map(ask).collect()
 }
 
 /// Asks a library for its version and for its transport.
@@ -116,15 +142,31 @@ fn ask(programs: &Programs, library: Library, netmod: Netmod) -> Result<(String,
     Ok((version.trim().to_owned(), transport::used(library, netmod, &text)?))
 }
 
+fn print_layouts(used: &[Used], layouts: &Layouts, run: &page::Run, json: bool) {
+    if json {
+        layouts.rows.iter().for_each(|row| println!("{}", row.json()));
+        return;
+    }
+    println!("\n{}: {}", layouts::NAME, run.count());
+    print_used(used);
+    let (judged, failed) = layouts.failed();
+    println!("{}", cores(&layouts.distances, "rounds"));
+    print!("\n{}\n{}\n{failed} of {judged} rows with a goal fail\n", layouts.markdown(), layouts::NOTE);
+}
+
+fn print_used(used: &[Used]) {
+    for (library, version, transport) in used {
+        println!("{}: {version}, over {transport}", library.name());
+    }
+}
+
 fn print(measured: &Measured, run: &page::Run, json: bool) {
     if json {
         measured.cells.iter().for_each(|cell| println!("{}", table::json(cell)));
         return;
     }
     println!("\n{}: {}", measured.netmod.name(), run.count());
-    for (library, version, transport) in &measured.used {
-        println!("{}: {version}, over {transport}", library.name());
-    }
+    print_used(&measured.used);
     println!("{}", measured.cores());
     print!("\n{}\n{}\n", table::text(&measured.cells), table::NOTE);
     for (title, sum) in sums(&measured.cells) {

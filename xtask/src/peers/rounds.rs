@@ -164,7 +164,7 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    fn of(flags: &[f64]) -> Distance {
+    pub(super) fn of(flags: &[f64]) -> Distance {
         let least = flags.iter().copied().fold(f64::INFINITY, f64::min);
         let most = flags.iter().copied().fold(0.0, f64::max);
         Distance { flag: (least, most), steady: most <= least * STEADY }
@@ -251,7 +251,7 @@ impl Programs {
     pub(crate) fn prepare(libraries: Libraries) -> Result<Programs, String> {
         let mut patterns = Vec::new();
         for library in Library::ALL {
-            patterns.push(patterns::build(&libraries, library)?);
+            patterns.push(patterns::build(&libraries, library, "patterns")?);
         }
         let patterns = patterns.try_into().map_err(|_| "a program for each library".to_owned())?;
         let imb = libraries.root_of(Library::Intel).join("bin/IMB-MPI1");
@@ -261,7 +261,7 @@ impl Programs {
     }
 
     /// Returns the nanoseconds of a flag from one core to the other.
-    fn flag(&self) -> Result<f64, String> {
+    pub(super) fn flag(&self) -> Result<f64, String> {
         let text = output(self.libraries.on_cores(&self.flag).args(CORES.split(',')))?;
         let value = text.trim().strip_prefix("flag ").and_then(|value| value.parse().ok());
         value.ok_or_else(|| format!("{} says {text:?}, which is not a result", self.flag.display()))

@@ -10,12 +10,14 @@ const WORST: f64 = 1.3;
 /// The part of a table's cells that may fail.
 const FAILING: f64 = 0.03;
 
+/// A library, its version, and the transport that it says it uses.
+pub(crate) type Used = (Library, String, String);
+
 /// The results of one transport.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) netmod: Netmod,
-    /// Each library, its version, and the transport that it says it uses.
-    pub(crate) used: Vec<(Library, String, String)>,
+    pub(crate) used: Vec<Used>,
     /// The distance between the cores in each turn.
     pub(crate) distances: Vec<Distance>,
     pub(crate) cells: Vec<Cell>,
@@ -24,16 +26,20 @@ pub(crate) struct Measured {
 impl Measured {
     /// Returns a sentence on the distance between the cores.
     pub(crate) fn cores(&self) -> String {
-        let all = &self.distances;
-        let least = all.iter().map(|d| d.flag.0).fold(f64::INFINITY, f64::min);
-        let most = all.iter().map(|d| d.flag.1).fold(0.0, f64::max);
-        let changed = all.iter().filter(|d| !d.steady).count();
-        format!(
-            "A flag took {least:.0} to {most:.0} ns from core to core; {changed} of {} turns were measured while \
-             that changed.",
-            all.len()
-        )
+        cores(&self.distances, "turns")
     }
+}
+
+/// Returns a sentence on the distance between the cores, in turns or rounds.
+pub(crate) fn cores(all: &[Distance], what: &str) -> String {
+    let least = all.iter().map(|d| d.flag.0).fold(f64::INFINITY, f64::min);
+    let most = all.iter().map(|d| d.flag.1).fold(0.0, f64::max);
+    let changed = all.iter().filter(|d| !d.steady).count();
+    format!(
+        "A flag took {least:.0} to {most:.0} ns from core to core; {changed} of {} {what} were measured while \
+         that changed.",
+        all.len()
+    )
 }
 
 /// Returns the verdicts on the operations of two ranks and on the others.

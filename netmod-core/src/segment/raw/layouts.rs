@@ -175,8 +175,8 @@ fn random_layouts() {
     }
 }
 
-/// Packs and unpacks 40 bytes around `pos` of a type whose byte there is `off` from the base; `near`
-/// has the distances of the bytes from there.
+/// Packs and unpacks 40 bytes around `pos` of a type whose byte there is `off` from the base;
+/// `near` has the distances of the bytes from there.
 fn check_far(ty: &Arc<Datatype>, count: usize, pos: usize, off: i64, near: &[isize]) {
     let mut memory: Vec<u8> = (0..400).map(noise).collect();
     let before = memory.clone();
