@@ -54,10 +54,15 @@ impl Bootstrap for Alone {
 }
 
 fn device(job: &str) -> Device {
+    device_with(job, SHORT)
+}
+
+/// A device with a time for what others have to do before it parts from them.
+fn device_with(job: &str, close_timeout: Duration) -> Device {
     let mut cfg = Config::default();
     cfg.netmods = vec!["tcp".into()];
     cfg.tcp.interface = "127.0.0.1".into();
-    cfg.close_timeout = SHORT;
+    cfg.close_timeout = close_timeout;
     let job = format!("{job}-{}-{:?}", std::process::id(), std::thread::current().id());
     Builder::new(cfg, Box::new(Alone(job, Default::default()))).build().expect("a device")
 }
@@ -142,7 +147,7 @@ fn guest_until(step: usize, port: &PortName, fault: Fault) -> Option<Device> {
 fn bad_guests_do_not_keep_others_out() {
     for step in 0..2 {
         for fault in FAULTS {
-            let mut host = device("host");
+            let mut host = device_with("host", LONG);
             let port = host.open_port().expect("a port");
             let (name, over) = (port.clone(), std::sync::atomic::AtomicBool::new(false));
             std::thread::scope(|s| {
@@ -155,14 +160,17 @@ fn bad_guests_do_not_keep_others_out() {
                 });
                 let silent = step == 1 && fault == Fault::FallsSilent;
                 if silent {
-                    // It has made an offer, and does not answer: that takes all the time there is.
+                    // It has made an offer, however long it took to come, and does not answer: that
+                    // takes all the time there is.
+                    let end = host.deadline_in(LONG);
+                    host.wait_until(end, |d| d.ch3.stats.unexpected > 0).expect("an offer");
                     let world = host.world();
                     let e =
                         host.accept(Some(&port), world, 0, SHORT).expect_err("nobody who agrees").to_string();
                     assert!(e.contains("nobody has connected") && e.contains("stopped talking"), "{e}");
                 }
                 s.spawn(move || {
-                    let mut dev = device("guest");
+                    let mut dev = device_with("guest", LONG);
                     let world = dev.world();
                     let inter = dev.connect(Some(&name), world, 0, LONG).expect("connect");
                     dev.send(b"good", 0, 3, inter.comm()).expect("send");
