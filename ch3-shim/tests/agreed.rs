@@ -2,7 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use ch3_shim::{ANY_SOURCE, ANY_TAG, Device, Error, Mode};
+use std::time::Duration;
+
+use ch3_shim::{ANY_SOURCE, ANY_TAG, Builder, Device, Error, Mode};
+use netmod_core::config::Spin;
 use netmod_core::{Segment, Time};
 
 fn alone() -> Device {
@@ -44,6 +47,28 @@ fn context_ids_come_from_one_side_only() {
         let refused = dev.dup(comm).expect_err("ids are the caller's");
         assert!(refused.to_string().contains("comm_of_context"), "{refused}");
     }
+    dev.finalize().expect("finalize");
+}
+
+/// A caller that waits in parts sleeps when all of them together have polled for long enough.
+#[test]
+fn who_has_polled_in_vain_before_sleeps_earlier() {
+    const POLLS: u32 = 500;
+    let mut builder = Builder::from_env().expect("a job of one");
+    builder.config().spin = Spin::Polls(POLLS);
+    let mut dev = builder.build().expect("a device");
+    let mut asked = |before: u32| {
+        let mut asked = 0;
+        let deadline = dev.now() + Duration::from_millis(20);
+        let waited = dev.go_on_waiting(before, deadline, |_| {
+            asked += 1;
+            false
+        });
+        waited.expect("progress");
+        asked
+    };
+    assert!(asked(0) > POLLS);
+    assert!((2..POLLS / 2).contains(&asked(POLLS)), "it sleeps at once, and at most some times");
     dev.finalize().expect("finalize");
 }
 

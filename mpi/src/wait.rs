@@ -9,8 +9,11 @@ use crate::objects::Objects;
 use crate::request::Requests;
 use crate::task::Call;
 
-/// Polls of a wait before it lets a thread in that waits for the lock.
+/// Polls of a wait before it lets a thread in that waits for the lock, and empty ones before it
+/// lets another thread have its core.
 const POLLS: u32 = 16;
+/// Times in a row that each of the threads that wait does so. Then one of them polls for all.
+const RESTS: u32 = 64;
 
 /// The end of one part of a wait.
 enum Part<T> {
@@ -63,39 +66,84 @@ impl Mpi {
     }
 
     /// Works like [`Mpi::wait_until`], with other threads that may wait, too.
+    ///
+    /// There may be more threads than cores. What this one waits for may then be waiting for its
+    /// core, so it yields between its polls, without the lock and without a lead.
     fn wait_among_threads<T>(&self, ready: &mut impl Ready<T>) -> Result<T> {
-        let mut sleeps = 0;
+        let mut rests = 0;
         loop {
-            let part = self.with(|s| {
-                let State { dev, objects, requests } = s;
-                Ok(look(dev, objects, requests, ready))
-            })?;
+            let part = if rests < RESTS {
+                self.with_turn(|s| self.wait_briefly(s, ready, &mut rests))?
+            } else {
+                self.wait_in_turns(ready, &mut rests)?
+            };
             match part {
                 Part::Ready(result) => return result,
                 Part::Call(call) => self.make_call(call)?,
-                Part::Again => {
-                    let Some(lead) = self.turns().lead(sleeps) else {
-                        sleeps += 1;
-                        continue;
-                    };
-                    sleeps = 0;
-                    let part = loop {
-                        match self.with_turn(|s| self.wait_part(s, ready))? {
-                            Part::Again => {}
-                            part => break part,
-                        }
-                    };
-                    drop(lead);
-                    match part {
-                        Part::Ready(result) => return result,
-                        Part::Call(call) => self.make_call(call)?,
-                        Part::Again => {}
-                    }
-                }
+                Part::Again => std::thread::yield_now(),
             }
         }
     }
 
+    /// Sleeps, or polls for all threads and sleeps with the device, until `ready` returns something
+    /// or something has come.
+    fn wait_in_turns<T>(&self, ready: &mut impl Ready<T>, rests: &mut u32) -> Result<Part<T>> {
+        let mut sleeps = 0;
+        let _lead = loop {
+            let part = self.with(|s| {
+                let State { dev, objects, requests } = s;
+                Ok(look(dev, objects, requests, ready))
+            })?;
+            if !matches!(part, Part::Again) {
+                return Ok(part);
+            }
+            match self.turns().lead(sleeps) {
+                Some(lead) => break lead,
+                None => sleeps += 1,
+            }
+        };
+        loop {
+            let part = self.with_turn(|s| self.wait_briefly(s, ready, rests))?;
+            if !matches!(part, Part::Again) || *rests < RESTS {
+                return Ok(part);
+            }
+            // A thread that calls finds this one awake for some time.
+            if self.is_wanted() {
+                *rests = RESTS;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until `ready` returns something, another thread wants the lock, or some polls in a row
+    /// were empty. `rests` counts the calls since something has come; after [`RESTS`] the device
+    /// sleeps when it has polled in vain for long enough.
+    fn wait_briefly<T>(&self, s: &mut State, ready: &mut impl Ready<T>, rests: &mut u32) -> Result<Part<T>> {
+        let State { dev, objects, requests } = s;
+        let vci: &mut Vci = dev;
+        let most = if vci.shares_cores() { 1 } else { POLLS };
+        let before = if *rests < RESTS { 0 } else { rests.saturating_mul(most) };
+        let (mut part, mut asked, mut empty, mut seen) = (Part::Again, 0, 0, vci.busy_polls());
+        *rests = rests.saturating_add(1);
+        vci.go_on_waiting(before, Time::NEVER, |vci| {
+            part = look(vci, objects, requests, ready);
+            if !matches!(part, Part::Again) {
+                return true;
+            }
+            if seen != vci.busy_polls() {
+                seen = vci.busy_polls();
+                self.turns().tell();
+                (*rests, empty) = (0, 0);
+            } else if asked > 0 {
+                empty += 1;
+            }
+            asked += 1;
+            empty >= most || asked > POLLS && self.is_wanted()
+        })?;
+        Ok(part)
+    }
+
+    /// Waits until `ready` returns something or another thread wants the lock.
     fn wait_part<T>(&self, s: &mut State, ready: &mut impl Ready<T>) -> Result<Part<T>> {
         let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;

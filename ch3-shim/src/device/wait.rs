@@ -93,13 +93,27 @@ impl Vci {
     /// # Errors
     /// If a netmod or the process manager fails as a whole; in a forked child.
     #[inline]
-    pub fn wait_until(&mut self, deadline: Time, mut done: impl FnMut(&mut Vci) -> bool) -> Result<()> {
+    pub fn wait_until(&mut self, deadline: Time, done: impl FnMut(&mut Vci) -> bool) -> Result<()> {
+        self.go_on_waiting(0, deadline, done)
+    }
+
+    /// Works like [`Vci::wait_until`] for a caller that has waited before, with `idle` empty polls
+    /// in a row at last: it sleeps so much earlier.
+    ///
+    /// # Errors
+    /// As [`Vci::wait_until`].
+    #[inline]
+    pub fn go_on_waiting(
+        &mut self,
+        mut idle: u32,
+        deadline: Time,
+        mut done: impl FnMut(&mut Vci) -> bool,
+    ) -> Result<()> {
         self.check_origin()?;
         self.engine.stay();
         if self.ch3.failures.alarm() {
             self.take_what_is_there()?;
         }
-        let mut idle = 0;
         let (mut order, mut busy) = (PollOrder::OutFirst, true);
         loop {
             // Asked in one place, so that it is no call.

@@ -72,6 +72,32 @@ fn the_first_call_of_another_thread_ends_a_wait() {
     }
 }
 
+/// Threads that wait take turns in sleeping: none of them polls for long.
+#[test]
+fn threads_that_wait_for_long_use_no_core() {
+    /// Returns how long this thread has been running on a core, in nanoseconds.
+    fn used() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the thread's times");
+        text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
+    }
+    const PAUSE: Duration = Duration::from_millis(800);
+    run_at(THREAD_MULTIPLE, 2, |mpi, me| {
+        meet(mpi, WORLD);
+        if me == 0 {
+            std::thread::sleep(PAUSE);
+            (0..THREADS).for_each(|t| send(mpi, &[t], 1, t, WORLD).expect("send"));
+        } else {
+            threads(|t| {
+                let before = used();
+                assert_eq!(recv(mpi, 1, 0, t, WORLD).expect("recv").0, [t]);
+                let spent = Duration::from_nanos(used() - before);
+                assert!(spent < PAUSE / 4, "{spent:?} of {PAUSE:?} on a core");
+            });
+        }
+        meet(mpi, WORLD);
+    });
+}
+
 /// Each thread makes communicators of its own, in an order that differs between ranks.
 #[test]
 fn threads_agree_on_contexts_at_once() {
