@@ -14,6 +14,9 @@ use crate::vc::finalized;
 const BURST: u16 = 8;
 /// Bursts in a row after which the next message is taken for the first of another one.
 const BURSTS: u8 = 4;
+/// Messages of medium size that one system call sends. They are not copied, but the call costs more
+/// than their bytes.
+const TOGETHER: u16 = 8;
 
 impl TcpNetmod {
     /// Returns an error if the VC takes no messages.
@@ -51,10 +54,10 @@ impl TcpNetmod {
             return Ok(Some(0));
         };
         core.count_send(vc, data.len());
-        // A small message that is not the first since the last progress waits for company. So does
-        // the first if it is sure to get some.
+        // A message that is not long and not the first since the last progress waits for company.
+        // So does the first if it is sure to get some.
         let small = data.len() <= COPY_MAX;
-        if small {
+        if data.len() <= LOG_MAX {
             if v.tx.sent_in == epoch {
                 v.tx.sends = v.tx.sends.saturating_add(1);
                 return Ok(Some(0));
@@ -131,7 +134,10 @@ impl TcpNetmod {
     ) {
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
         let q = v.tx.queue.get_or_insert_default();
-        let large = matches!(&data, Data::Contig(b) if b.len() > COPY_MAX);
+        let (large, medium) = match &data {
+            Data::Contig(b) => (b.len() > LOG_MAX, b.len() > COPY_MAX),
+            Data::Segment => (false, false),
+        };
         q.push(core, vc, hdr, data, gone, req);
         if gone > 0 && q.is_drained() {
             // All of it is on its way, and waits for no more than its acknowledgement.
@@ -141,7 +147,7 @@ impl TcpNetmod {
         if v.tx.fd < 0 {
             self.sessions.want(vc);
         } else if !v.tx.blocked {
-            let full = q.staged() >= self.cfg.stage;
+            let full = q.staged() >= self.cfg.stage || medium && v.tx.sends.is_multiple_of(TOGETHER);
             if full || large {
                 self.flush_vc(core, vc);
             } else {
@@ -310,5 +316,38 @@ impl TcpNetmod {
         let failure = e.raw_os_error().map_or(Failure::Eof, Failure::Errno);
         self.close(conn::id(c));
         self.link_event(core, vc, LinkEvent::Lost { conn: c, failure });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netmod_core::{Netmod as _, SendBuf};
+
+    use super::*;
+    use crate::netmod::rails::tests::Two;
+
+    /// Messages too long to be copied, and still not long: the first one leaves at once, and of the
+    /// others several with each system call.
+    #[test]
+    fn messages_of_medium_size_share_system_calls() {
+        static DATA: [u8; COPY_MAX + 1] = [5; COPY_MAX + 1];
+        let mut two = Two::new(|_| {});
+        two.step_one(0);
+        let vc = two.vcs[0];
+        let before = two.engines[0].netmod.stats.tx_calls;
+        let calls = |two: &Two| two.engines[0].netmod.stats.tx_calls - before;
+        let each: Vec<u64> = (0..2 * TOGETHER + 1)
+            .map(|_| {
+                let e = &mut two.engines[0];
+                let data = SendBuf::from_static(&DATA);
+                e.netmod.i_start_contig_msg(&mut e.core, vc, &[1; 32], data).expect("a message");
+                calls(&two)
+            })
+            .collect();
+        let together = usize::from(TOGETHER);
+        assert_eq!(each, [vec![1; together - 1], vec![2; together], vec![3; 2]].concat());
+        // The last one has found no company.
+        two.step_one(0);
+        assert_eq!(calls(&two), 4, "{}", two.describe());
     }
 }
