@@ -264,7 +264,7 @@ impl Producer {
             }
             let n = usize::try_from(room).unwrap_or(usize::MAX).min(want);
             let (base, n) = self.memory.piece(self.putter.at(), n);
-            let n = self.stores.copy(n, |kind| {
+            let n = self.stores.pack(seg, n, |seg, kind| {
                 // SAFETY: the piece is within the mapping; it belongs to the ring and to no
                 // request's memory.
                 unsafe { seg.pack_raw(base.as_ptr(), n, kind) }

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use core::mem::MaybeUninit;
 use core::ptr;
 use std::sync::Arc;
 
@@ -14,6 +15,9 @@ use super::moves::{Copier, IN, OUT, copy};
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes, SendBuf};
 use crate::stores::{StoreKind, load, store};
+
+/// Bytes of noncontiguous data that are gathered for non-temporal stores at once.
+const GATHERED: usize = 16 << 10;
 
 #[cfg(test)]
 mod layouts;
@@ -176,7 +180,7 @@ impl Segment {
     /// Does the same as [`Segment::pack`], into memory that other processes can see, and that is
     /// therefore never a slice.
     ///
-    /// Contiguous data is stored in the given way.
+    /// The stores there are of the given kind.
     ///
     /// # Safety
     ///
@@ -184,16 +188,41 @@ impl Segment {
     #[inline]
     pub unsafe fn pack_raw(&mut self, dst: *mut u8, room: usize, kind: StoreKind) -> usize {
         let n = room.min(self.remaining());
-        if kind == StoreKind::NonTemporal && matches!(self.layout, Layout::Contig) {
-            // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` by this function's contract.
-            unsafe { store(self.base.wrapping_add(self.pos), dst, n, kind) };
-            self.pos += n;
-        } else {
+        match (kind, &self.layout) {
             // SAFETY: `n` is at most what remains, and `dst` has room for it by this function's
             // contract.
-            unsafe { self.copy_out(dst, n) };
+            (StoreKind::Cached, _) => unsafe { self.copy_out(dst, n) },
+            (StoreKind::NonTemporal, Layout::Contig) => {
+                // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` as above.
+                unsafe { store(self.base.wrapping_add(self.pos), dst, n, kind) };
+                self.pos += n;
+            }
+            // SAFETY: as above.
+            (StoreKind::NonTemporal, _) => unsafe { self.gather_out(dst, n) },
         }
         n
+    }
+
+    /// Copies noncontiguous data out with non-temporal stores, and advances.
+    ///
+    /// These want whole lines: the data is gathered in the caches first.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Segment::copy_out`].
+    unsafe fn gather_out(&mut self, dst: *mut u8, n: usize) {
+        let mut near = [const { MaybeUninit::<u8>::uninit() }; GATHERED];
+        let mut done = 0;
+        while done < n {
+            let len = GATHERED.min(n - done);
+            // SAFETY: `near` has room for `len` bytes, and they are initialised then. `dst` has
+            // room for `n` by this function's contract.
+            unsafe {
+                self.copy_out(near.as_mut_ptr().cast(), len);
+                store(near.as_ptr().cast(), dst.wrapping_add(done), len, StoreKind::NonTemporal);
+            }
+            done += len;
+        }
     }
 
     /// Appends up to `max` bytes of data to `dst` and advances; returns the number of bytes.

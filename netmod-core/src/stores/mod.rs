@@ -21,6 +21,8 @@ pub use load::{fetch_all_to_write, fetch_to_write, load};
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use crate::segment::Segment;
+
 /// Copies bytes by the given kind of store, ordered before later stores of this thread.
 ///
 /// # Safety
@@ -58,10 +60,19 @@ const TRIES: u32 = 4;
 /// confirmed that.
 const PAUSE: u32 = 64;
 const MOST_PAUSE: u32 = 4096;
-/// Picoseconds per line that give no reason to try the other kind.
-const INNOCENT: u64 = 6_000;
-/// Picoseconds per line that non-temporal stores must save, since the reader pays for them.
-const PENALTY: u64 = 5_000;
+
+/// Limits of a trial's decision, in picoseconds per line.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Times of cached stores that give no reason to try the other kind.
+    innocent: u64,
+    /// Times that non-temporal stores must save, since the reader pays for them.
+    penalty: u64,
+}
+
+const CONTIGUOUS: Limits = Limits { innocent: 6_000, penalty: 5_000 };
+/// Gathering the data takes a part of both times, and more before non-temporal stores.
+const SCATTERED: Limits = Limits { innocent: 4_000, penalty: 1_000 };
 
 /// The purpose of the next copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +107,23 @@ impl Stores {
     /// Copies `n` bytes by calling `f` with the kind of store.
     #[inline]
     pub fn copy<T>(&mut self, n: usize, f: impl FnOnce(StoreKind) -> T) -> T {
+        self.learn(n, CONTIGUOUS, f)
+    }
+
+    /// Copies up to `n` bytes of a segment by calling `f` with the kind of store.
+    #[inline]
+    pub fn pack<T>(
+        &mut self,
+        seg: &mut Segment,
+        n: usize,
+        f: impl FnOnce(&mut Segment, StoreKind) -> T,
+    ) -> T {
+        let limits = if seg.is_plain() { CONTIGUOUS } else { SCATTERED };
+        self.learn(n, limits, |kind| f(seg, kind))
+    }
+
+    #[inline]
+    fn learn<T>(&mut self, n: usize, limits: Limits, f: impl FnOnce(StoreKind) -> T) -> T {
         if n < LEAST || Processor::here() == Processor::Other {
             return f(StoreKind::Cached);
         }
@@ -106,7 +134,7 @@ impl Stores {
         let kind = self.tried();
         let start = Instant::now();
         let done = f(kind);
-        self.took(n, start.elapsed().as_nanos() as u64);
+        self.took(n, start.elapsed().as_nanos() as u64, limits);
         done
     }
 
@@ -119,17 +147,19 @@ impl Stores {
     }
 
     /// Records the time of a trial's copy.
-    fn took(&mut self, n: usize, nanoseconds: u64) {
+    fn took(&mut self, n: usize, nanoseconds: u64, limits: Limits) {
         let line = nanoseconds.saturating_mul(1000 * LINE) / n as u64;
         self.stage = match self.stage {
             Stage::Pause(left) => Stage::Pause(left),
             Stage::Cached(left, best) => match (left - 1, best.min(line)) {
-                (0, best) if best < INNOCENT => self.decide(StoreKind::Cached),
+                (0, best) if best < limits.innocent => self.decide(StoreKind::Cached),
                 (0, best) => Stage::NonTemporal(TRIES, u64::MAX, best),
                 (left, best) => Stage::Cached(left, best),
             },
             Stage::NonTemporal(left, best, cached) => match (left - 1, best.min(line)) {
-                (0, best) if best.saturating_add(PENALTY) < cached => self.decide(StoreKind::NonTemporal),
+                (0, best) if best.saturating_add(limits.penalty) < cached => {
+                    self.decide(StoreKind::NonTemporal)
+                }
                 (0, _) => self.decide(StoreKind::Cached),
                 (left, best) => Stage::NonTemporal(left, best, cached),
             },

@@ -7,6 +7,16 @@ fn ways(
     n: usize,
     cost: impl Fn(StoreKind, usize) -> u64,
 ) -> Vec<StoreKind> {
+    ways_within(CONTIGUOUS, stores, count, n, cost)
+}
+
+fn ways_within(
+    limits: Limits,
+    stores: &mut Stores,
+    count: usize,
+    n: usize,
+    cost: impl Fn(StoreKind, usize) -> u64,
+) -> Vec<StoreKind> {
     (0..count)
         .map(|i| {
             if let Stage::Pause(left @ 1..) = &mut stores.stage {
@@ -14,7 +24,7 @@ fn ways(
                 return stores.kind;
             }
             let kind = stores.tried();
-            stores.took(n, cost(kind, i) * n as u64 / LINE);
+            stores.took(n, cost(kind, i) * n as u64 / LINE, limits);
             kind
         })
         .collect()
@@ -44,6 +54,20 @@ fn cold_data_goes_by_way_of_the_caches() {
     let ways = ways(&mut stores, 100_000, 8 << 10, |kind, _| if kind == StoreKind::Cached { 14 } else { 10 });
     assert_eq!(stores.kind, StoreKind::Cached);
     assert!(share(&ways, StoreKind::NonTemporal) < 0.07, "{}", share(&ways, StoreKind::NonTemporal));
+}
+
+/// Nanoseconds per line that also gather the data.
+#[test]
+fn scattered_data_goes_past_the_caches_by_what_the_stores_save() {
+    for (cached, wanted) in [(4, StoreKind::Cached), (8, StoreKind::NonTemporal)] {
+        let cost = |kind, _| if kind == StoreKind::Cached { cached } else { 5 };
+        let mut stores = Stores::default();
+        ways_within(SCATTERED, &mut stores, 200, 8 << 10, cost);
+        assert_eq!(stores.kind, wanted, "{cached}");
+        let mut stores = Stores::default();
+        ways(&mut stores, 200, 8 << 10, cost);
+        assert_eq!(stores.kind, StoreKind::Cached, "without a gap");
+    }
 }
 
 #[test]

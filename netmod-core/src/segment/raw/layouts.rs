@@ -123,6 +123,16 @@ fn check(seed: u64) {
         }
         assert!(got == want, "{}", about(&format!("pack, cut at {cut}")));
     }
+    for kind in [StoreKind::Cached, StoreKind::NonTemporal] {
+        let (cut, mut got) = (cuts[cuts.len() / 2], vec![0; n]);
+        seg.seek(0);
+        // SAFETY: the room is that of `got`, in two parts.
+        let two = unsafe {
+            let head = seg.pack_raw(got.as_mut_ptr(), cut, kind);
+            (head, seg.pack_raw(got.as_mut_ptr().wrapping_add(cut), n - cut, kind))
+        };
+        assert!(two == (cut, n - cut) && got == want, "{}", about(&format!("{kind:?} stores")));
+    }
     let mut got = vec![0; n + 1];
     // SAFETY: the memory covers the elements.
     let packed = unsafe { ty.pack(mem.base(), count, &mut got) };

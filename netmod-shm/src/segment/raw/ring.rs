@@ -234,9 +234,9 @@ impl RawRing {
     /// If they do not fit there.
     pub(crate) fn pack_piece(&self, at: u32, room: usize, req: &mut Request, stores: &mut Stores) -> usize {
         assert!(at as usize + room <= self.geometry.bulk as usize);
-        stores.copy(room, |kind| {
+        stores.pack(&mut req.seg, room, |seg, kind| {
             // SAFETY: within the bulk area, as asserted, which is no memory of a request's.
-            unsafe { req.seg.pack_raw(self.bulk.as_ptr().add(at as usize), room, kind) }
+            unsafe { seg.pack_raw(self.bulk.as_ptr().add(at as usize), room, kind) }
         })
     }
 
