@@ -29,6 +29,13 @@ typedef int MPI_Message;
 typedef int MPI_Info;
 typedef struct netmod_mpi_file *MPI_File;
 #define MPI_FILE_DEFINED
+/* Names of ROMIO for requests of files. */
+#define MPIO_Request MPI_Request
+#define MPIO_USES_MPI_REQUEST
+#define MPIO_Wait MPI_Wait
+#define MPIO_Test MPI_Test
+#define PMPIO_Wait PMPI_Wait
+#define PMPIO_Test PMPI_Test
 
 /* Numbers. */
 typedef long MPI_Aint;

@@ -68,7 +68,7 @@ impl Default for Hints {
             collect_reads: Phases::Automatic,
             collect_writes: Phases::Automatic,
             nodes: 1,
-            window: 16 << 20,
+            window: 1 << 20,
         }
     }
 }

@@ -31,6 +31,8 @@ use crate::status::Status;
 const BYTE: Datatype = Datatype(0x4c00_010d);
 /// Aggregators of a node.
 const AGGREGATORS: u64 = 4;
+/// Bytes that each process has in a window, on average.
+const PIECE: u64 = 128 << 10;
 
 /// Returns the path of a file. The kind of its file system may stand before it, as ROMIO has it; it
 /// makes no difference here.
@@ -133,6 +135,12 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
     Ok(Status::EMPTY)
 }
 
+/// Returns the bytes of a window for so many processes: pieces of some length from each, and no more
+/// than the caches hold, unless the processes are many.
+pub(super) fn window(processes: u64) -> u64 {
+    (processes * PIECE).clamp(2 * PIECE, 128 * PIECE)
+}
+
 /// Closes a file in all processes, and deletes it if it was opened so.
 async fn close(port: Port, file: Arc<OpenFile>, name: String) -> Result<Status> {
     let gone = file.disk.lock().take();
@@ -182,6 +190,7 @@ impl Mpi {
         });
         let mut hints = Hints::default();
         hints.nodes = (nodes.clone().unwrap_or(1) * AGGREGATORS).min(core.size().into());
+        hints.window = window(core.size().into());
         let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
         let name = bare(filename);
         let checked = check_mode(amode).and(name.clone().map(|_| ())).and(pairs.clone().map(|_| ()));

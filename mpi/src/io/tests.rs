@@ -312,3 +312,9 @@ fn filetypes_are_checked() {
     let got = access::read(&disk, at, &Hints::default(), true, &mut memory(&mut room));
     assert_eq!((got.expect("a read"), room), (8, [1, 2, 2, 3, 4, 5, 5, 6]));
 }
+
+#[test]
+fn windows_have_a_long_piece_of_each_process() {
+    let windows = [1, 2, 16, 128, 100_000].map(super::open::window);
+    assert_eq!(windows, [256 << 10, 256 << 10, 2 << 20, 16 << 20, 16 << 20]);
+}
