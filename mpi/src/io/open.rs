@@ -135,7 +135,7 @@ async fn open(port: Port, wanted: Arc<Wanted>, checked: Result<()>) -> Result<St
     Ok(Status::EMPTY)
 }
 
-/// Returns the bytes of a window for so many processes: pieces of some length from each, and no more
+/// Returns the bytes of a window for so many processes: a piece of some length of each, and no more
 /// than the caches hold, unless the processes are many.
 pub(super) fn window(processes: u64) -> u64 {
     (processes * PIECE).clamp(2 * PIECE, 128 * PIECE)
