@@ -57,6 +57,7 @@ pub mod pkt;
 mod port;
 mod progress;
 pub mod report;
+pub mod shared_memory;
 mod status;
 mod sys;
 pub mod tagmatch;

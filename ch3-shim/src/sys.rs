@@ -1,15 +1,20 @@
 //! System calls of waiting: on several descriptors, on several as one, and being woken; of the
-//! thread that sends what is staged; and of a process's end.
+//! thread that sends what is staged; of memory that processes share; and of a process's end.
 
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+
+use memmap2::MmapRaw;
 
 /// The descriptors that have become readable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,9 +184,57 @@ pub(crate) fn fence_threads() {
     assert!(fenced, "membarrier: {}", io::Error::last_os_error());
 }
 
+/// Registers this process for [`fence_processes`] (Linux 4.16). False where the kernel has no such
+/// fence.
+pub(crate) fn register_for_fences() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
+}
+
+/// Puts a full fence into every running thread of all registered processes. False if the kernel
+/// refuses.
+pub(crate) fn fence_processes() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
+}
+
 fn membarrier(command: i32) -> bool {
     // SAFETY: takes no memory.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Makes an empty file that is memory and has no name (`memfd_create(2)`), but one that `/proc`
+/// shows.
+pub(crate) fn memory_file(name: &str) -> io::Result<File> {
+    let name = CString::new(name)?;
+    // SAFETY: `name` is a live string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor, which is nobody else's.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Lets nobody change the size of a memory file any more.
+pub(crate) fn seal_size(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: an open descriptor and a number.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the word at byte `at` of a mapping.
+///
+/// # Panics
+/// If it is not within the mapping, or not aligned.
+#[inline]
+pub(crate) fn word_of(map: &MmapRaw, at: usize) -> &AtomicU64 {
+    assert!(at.is_multiple_of(8) && at < map.len() && map.len() - at >= 8, "no word there");
+    // SAFETY: within the mapping, which lives as long as the result and starts at a page. Whoever
+    // else has this memory uses it as atomic words, too, or not while it is used as words.
+    unsafe { AtomicU64::from_ptr(map.as_mut_ptr().add(at).cast()) }
 }
 
 /// The calling thread's short sleeps end when they should: the kernel does not round them up.

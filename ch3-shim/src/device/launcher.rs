@@ -211,6 +211,12 @@ impl Vci {
         Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
     }
 
+    /// Returns true if this process talks to others of its node through memory that they share:
+    /// `NETMOD` has `shm`, and it is there.
+    pub fn shares_memory(&self) -> bool {
+        self.engine.netmod.netmods().any(|m| m.name() == "shm")
+    }
+
     /// The card of a rank of the job; makes progress until it is here.
     pub(super) fn wait_for_card(&mut self, rank: u32) -> Result<Card> {
         match self.ch3.card_for_call(rank).map_err(|e| self.explain(e))? {

@@ -54,6 +54,10 @@ pub(super) struct Waiting {
     pub(super) waker: Option<Waker>,
     /// Polls that have found something.
     pub(super) busy_polls: u64,
+    /// A wait asks its condition for the last time before it sleeps.
+    drowsy: bool,
+    /// The condition has asked for another poll instead.
+    kept_awake: bool,
 }
 
 impl Waiting {
@@ -72,6 +76,8 @@ impl Waiting {
             wait_set: None,
             waker: None,
             busy_polls: 0,
+            drowsy: false,
+            kept_awake: false,
         }
     }
 
@@ -124,7 +130,15 @@ impl Vci {
             if order == PollOrder::InFirst {
                 idle = self.idle_after(idle, busy);
                 if idle >= self.waiting.spin && !busy {
-                    self.give_way(idle - self.waiting.spin, deadline)?;
+                    let yields = self.may_yield(idle - self.waiting.spin);
+                    if yields {
+                        std::thread::yield_now();
+                    } else if self.ask_before_sleep(&mut done) {
+                        self.flush();
+                        return Ok(());
+                    } else if !std::mem::take(&mut self.waiting.kept_awake) {
+                        self.block(deadline)?;
+                    }
                 }
                 if self.now >= deadline {
                     self.tick();
@@ -134,6 +148,29 @@ impl Vci {
             busy = self.poll_to_wait(order)?;
             order = PollOrder::InFirst;
         }
+    }
+
+    /// Asks the condition of a wait once more, and lets it know that a sleep follows.
+    #[cold]
+    fn ask_before_sleep(&mut self, done: &mut impl FnMut(&mut Vci) -> bool) -> bool {
+        (self.waiting.drowsy, self.waiting.kept_awake) = (true, false);
+        let over = done(self);
+        self.waiting.drowsy = false;
+        over
+    }
+
+    /// Returns true if the condition of a wait is asked for the last time before the process
+    /// sleeps, in which only what a netmod or the process manager brings wakes it. A condition that
+    /// depends on memory that other processes write arranges now to be woken by a message, or calls
+    /// [`Vci::stay_awake`].
+    #[inline]
+    pub fn is_going_to_sleep(&self) -> bool {
+        self.waiting.drowsy
+    }
+
+    /// Keeps a wait from the sleep that it was going to begin.
+    pub fn stay_awake(&mut self) {
+        self.waiting.kept_awake = true;
     }
 
     /// Empty polls since the last event, after one more poll.
