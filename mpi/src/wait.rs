@@ -12,6 +12,8 @@ use crate::task::Call;
 /// Polls of a wait before it lets a thread in that waits for the lock, and empty ones before it
 /// lets another thread have its core.
 const POLLS: u32 = 16;
+/// The same where processes share cores: one more than the one after which a wait may sleep.
+const CROWDED_POLLS: u32 = 2;
 /// Times in a row that each of the threads that wait does so. Then one of them polls for all.
 const RESTS: u32 = 64;
 
@@ -121,7 +123,7 @@ impl Mpi {
     fn wait_briefly<T>(&self, s: &mut State, ready: &mut impl Ready<T>, rests: &mut u32) -> Result<Part<T>> {
         let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;
-        let most = if vci.shares_cores() { 1 } else { POLLS };
+        let most = if vci.shares_cores() { CROWDED_POLLS } else { POLLS };
         let before = if *rests < RESTS { 0 } else { rests.saturating_mul(most) };
         let (mut part, mut asked, mut empty, mut seen) = (Part::Again, 0, 0, vci.busy_polls());
         *rests = rests.saturating_add(1);
@@ -138,7 +140,8 @@ impl Mpi {
                 empty += 1;
             }
             asked += 1;
-            empty >= most || asked > POLLS && self.is_wanted()
+            // The device has polled for long enough when it is going to sleep.
+            !vci.is_going_to_sleep() && (empty >= most || asked > POLLS && self.is_wanted())
         })?;
         Ok(part)
     }
