@@ -1,11 +1,12 @@
 //! Communicators: a group of processes with contexts of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ch3_shim::Comm as Channel;
 
 use crate::attr::Attrs;
+use crate::coll::NodeState;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Errhandler, Session, Table};
 use crate::ranks::Ranks;
@@ -13,6 +14,13 @@ use crate::topo::Topology;
 
 /// Tags of collective operations; higher ones belong to the making of communicators.
 const TAGS: u32 = 1 << 30;
+/// Tags of each half of them that no operation is given.
+const RESERVED: u32 = 2;
+
+/// The tag of the agreement on shared memory.
+pub(crate) const SETUP_TAG: i32 = (TAGS / 2 - 1).cast_signed();
+/// The tags of the messages that wake a process in a blocking operation, and in one with a request.
+pub(crate) const WAKE_TAGS: [i32; 2] = [(TAGS / 2 - 2).cast_signed(), (TAGS - 2).cast_signed()];
 
 /// The part of a communicator that its messages need. Operations under way hold it, so that its
 /// contexts are not given away while they last.
@@ -30,22 +38,31 @@ pub(crate) struct CommCore {
     pub coll: Channel,
     /// Channel of collective operations to the peers.
     pub coll_out: Channel,
+    /// A number that no other communicator of the process has or had.
+    pub serial: u64,
     me: u32,
     group: Arc<Ranks>,
     remote: Option<Arc<Ranks>>,
     /// Collective operations that have begun: blocking calls, and those with requests.
     begun: [AtomicU32; 2],
+    /// The memory that its processes share for collective operations.
+    pub node: NodeState,
     /// Number of the communicator's handle; 0 while it has none.
     handle: AtomicU32,
     /// The session that it was made of, or null.
     pub session: Session,
 }
 
+fn new_serial() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl CommCore {
     /// Creates the core of an intracommunicator, in which this process has the rank `me`.
     pub(crate) fn intra(id: u32, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
         let [messages, coll] = channels;
-        let (begun, handle) = (Default::default(), AtomicU32::new(0));
+        let (begun, node, handle) = (Default::default(), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
             order: id,
@@ -53,10 +70,12 @@ impl CommCore {
             inn: messages,
             coll,
             coll_out: coll,
+            serial: new_serial(),
             me,
             group,
             remote: None,
             begun,
+            node,
             handle,
             session: Session::NULL,
         }
@@ -74,8 +93,25 @@ impl CommCore {
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (order, remote) = (id.min(other), Some(remote));
-        let (begun, handle, session) = (Default::default(), AtomicU32::new(0), Session::NULL);
-        CommCore { id, order, out, inn, coll, coll_out, me, group, remote, begun, handle, session }
+        let (begun, node) = (Default::default(), NodeState::default());
+        let (handle, session) = (AtomicU32::new(0), Session::NULL);
+        let serial = new_serial();
+        CommCore {
+            id,
+            order,
+            out,
+            inn,
+            coll,
+            coll_out,
+            serial,
+            me,
+            group,
+            remote,
+            begun,
+            node,
+            handle,
+            session,
+        }
     }
 
     /// Notes the handle of the communicator.
@@ -141,7 +177,7 @@ impl CommCore {
     /// It is the same in all processes, since these begin them in the same order.
     #[inline]
     pub(crate) fn next_tag(&self) -> i32 {
-        (self.begun[0].fetch_add(1, Ordering::Relaxed) % (TAGS / 2)).cast_signed()
+        (self.begun[0].fetch_add(1, Ordering::Relaxed) % (TAGS / 2 - RESERVED)).cast_signed()
     }
 
     /// Returns the tag of the next collective operation with a request.
@@ -149,7 +185,8 @@ impl CommCore {
     /// They do not match blocking ones, and programs exist that mix the order of both.
     #[inline]
     pub(crate) fn next_request_tag(&self) -> i32 {
-        (TAGS / 2 + self.begun[1].fetch_add(1, Ordering::Relaxed) % (TAGS / 2)).cast_signed()
+        let number = self.begun[1].fetch_add(1, Ordering::Relaxed) % (TAGS / 2 - RESERVED);
+        (TAGS / 2 + number).cast_signed()
     }
 
     /// Returns the tag of the making of a communicator by a part of the group, which the program

@@ -7,6 +7,7 @@ use ch3_shim::Device;
 use crate::anytime::Anytime;
 use crate::attr::Keyvals;
 use crate::buffers::Buffers;
+use crate::coll::Spares;
 use crate::comm::Comms;
 use crate::context::Contexts;
 use crate::datatype::Types;
@@ -32,6 +33,8 @@ pub(crate) struct Objects {
     pub sessions: Sessions,
     pub buffers: Buffers,
     pub files: Files,
+    /// Runs of collective operations that are over, for the next ones.
+    pub spares: Spares,
 }
 
 impl Objects {
@@ -53,6 +56,7 @@ impl Objects {
             sessions: Sessions::default(),
             buffers: Buffers::default(),
             files: Files::default(),
+            spares: Spares::default(),
         })
     }
 }

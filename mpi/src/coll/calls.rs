@@ -1,7 +1,7 @@
 //! Collective operations: blocking, nonblocking and persistent.
 
 use super::call::Call;
-use super::task::Running;
+use super::task::{Form, Running};
 use crate::datatype::{Blocks, Buf};
 use crate::error::Result;
 use crate::handle::{Comm, Info, Op, Request};
@@ -23,13 +23,45 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle or argument; a message that failed.
-    pub(crate) fn run_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<()> {
-        let mut running = self.with(|s| {
-            let mut running = make(&s.objects)?;
-            running.place();
-            Ok(running)
+    pub(crate) fn run_operation(&self, make: impl FnOnce(&Objects, Form) -> Result<Running>) -> Result<()> {
+        if self.is_multiple() {
+            // Any thread that waits is to advance it.
+            let mut request = self.start_as(make, Form::Blocking)?;
+            return self.wait(&mut request).map(|_| ());
+        }
+        let (mut begun, mut call) = (None, None);
+        self.with(|s| {
+            let State { dev, objects, .. } = s;
+            let running = begun.insert(make(objects, Form::Blocking)?);
+            // Many are over at once.
+            match running.advance(dev, objects) {
+                Progress::Blocked => Ok(()),
+                Progress::Call(function) => {
+                    call = Some(function);
+                    Ok(())
+                }
+                Progress::Done(result) => {
+                    keep(objects, begun.take());
+                    dev.flush();
+                    result.map(|_| ())
+                }
+            }
         })?;
-        self.run_task(&mut running).map(|_| ())
+        while let Some(running) = &mut begun {
+            if let Some(function) = call.take() {
+                function();
+                running.called();
+            }
+            call = self.wait_until(|vci, objects, _| match begun.as_mut()?.advance(vci, objects) {
+                Progress::Blocked => None,
+                Progress::Call(function) => Some(Ok(Some(function))),
+                Progress::Done(result) => {
+                    keep(objects, begun.take());
+                    Some(result.map(|_| None))
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Runs a task to its end, and calls the functions that it needs.
@@ -57,13 +89,22 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle or argument.
-    pub(crate) fn start_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
+    pub(crate) fn start_operation(
+        &self,
+        make: impl FnOnce(&Objects, Form) -> Result<Running>,
+    ) -> Result<Request> {
+        self.start_as(make, Form::Request)
+    }
+
+    fn start_as(&self, make: impl FnOnce(&Objects, Form) -> Result<Running>, form: Form) -> Result<Request> {
         self.with(|s| {
             let State { dev, objects, requests } = s;
-            let mut running = make(objects)?;
-            running.place_request();
+            let mut running = make(objects, form)?;
             let kind = match running.advance(dev, objects) {
-                Progress::Done(result) => Kind::Over(result),
+                Progress::Done(result) => {
+                    keep(objects, Some(running));
+                    Kind::Over(result)
+                }
                 // The call that is to be made is asked for again.
                 Progress::Blocked | Progress::Call(_) => Kind::Task(Some(Box::new(running))),
             };
@@ -75,19 +116,26 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle or argument.
-    pub(crate) fn make_operation(&self, make: impl FnOnce(&Objects) -> Result<Running>) -> Result<Request> {
-        let running = self.with(|s| {
-            let mut running = make(&s.objects)?;
-            running.place_request();
-            Ok(running)
-        })?;
+    pub(crate) fn make_operation(
+        &self,
+        make: impl FnOnce(&Objects, Form) -> Result<Running>,
+    ) -> Result<Request> {
+        let running = self.with(|s| make(&s.objects, Form::Persistent))?;
         self.persistent_task(Box::new(running))
     }
 }
 
+/// Keeps what is left of an operation that is over, for the next one.
+#[inline]
+fn keep(objects: &Objects, over: Option<Running>) {
+    if let Some(running) = over {
+        running.keep(&objects.spares);
+    }
+}
+
 /// Returns the maker of an operation of all processes of a communicator.
-fn on_all(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {
-    move |objects| Running::new(objects, objects.comms.core(comm)?, &call)
+fn on_all(call: Call, comm: Comm) -> impl FnOnce(&Objects, Form) -> Result<Running> {
+    move |objects, form| Running::new(objects, form, objects.comms.core(comm)?, &call)
 }
 
 /// Writes the three forms of an operation.

@@ -1,40 +1,24 @@
-//! Runs schedules: one step after the other, over anything that carries messages.
+//! Runs schedules: one step after the other, over anything that carries messages, and over memory
+//! that the processes share.
 //!
 //! Every message has the length that its receiver expects. Another length tells that processes have
 //! given different arguments, or that the sender has failed. The same holds for what a process
 //! sends to itself. A process that has failed goes on, and sends empty messages in place of its
 //! data. All that depend on it fail, too, and nobody waits for a message that does not come.
+//! Slots of shared memory are posted as failed in the same case. The operation's signature stands
+//! beside the flag; if two processes differ in it, who looks fails.
 
 use std::sync::Arc;
 
-use netmod_core::Segment;
-
-use super::memory::{Memory, Work};
+use super::memory::{KEPT, Memory, Work};
+use super::node_memory::{NodeMemory, Place};
+use super::node_run::{self, NodeRun, Outcome};
 use super::schedule::{Data, Schedule, Step};
+use super::wire::Wire;
+use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::op::{Kernel, UserOp};
-
-/// The carrier of a collective operation's messages, each to the process of a rank.
-pub trait Wire {
-    /// A message under way.
-    type Req: Copy;
-
-    /// Starts to send.
-    ///
-    /// # Errors
-    /// Nothing was started.
-    fn send(&mut self, to: u32, data: Segment) -> Result<Self::Req>;
-
-    /// Starts to receive.
-    ///
-    /// # Errors
-    /// Nothing was started.
-    fn recv(&mut self, from: u32, room: Segment) -> Result<Self::Req>;
-
-    /// Uses a message up if it is over, and returns its bytes; `None` if it is not.
-    fn take(&mut self, req: Self::Req) -> Option<Result<usize>>;
-}
 
 /// The state of a run after it has gone as far as it can.
 #[derive(Debug)]
@@ -70,6 +54,9 @@ impl core::fmt::Debug for Reducer {
     }
 }
 
+/// Most steps of a run that is kept for the next one like it.
+const MOST_STEPS: usize = 256;
+
 /// A message under way.
 #[derive(Clone, Copy, Debug)]
 struct Pending<R> {
@@ -81,18 +68,78 @@ struct Pending<R> {
 /// A schedule that is run.
 #[derive(Debug)]
 pub struct Active<R> {
-    schedule: Arc<Schedule>,
+    schedule: Schedule,
     memory: Memory,
     reducer: Reducer,
     next: usize,
     pending: Vec<Pending<R>>,
+    node_run: NodeRun<R>,
     failed: Option<Box<MpiError>>,
 }
 
 impl<R: Copy> Active<R> {
+    /// Makes a run without steps.
+    pub(super) fn empty() -> Active<R> {
+        Active::new(Schedule::default(), Memory::empty(), Reducer::None)
+    }
+
     /// Prepares a run.
-    pub fn new(schedule: Arc<Schedule>, memory: Memory, reducer: Reducer) -> Active<R> {
-        Active { schedule, memory, reducer, next: 0, pending: Vec::new(), failed: None }
+    pub fn new(schedule: Schedule, memory: Memory, reducer: Reducer) -> Active<R> {
+        let (pending, node_run) = (Vec::new(), NodeRun::default());
+        Active { schedule, memory, reducer, next: 0, pending, node_run, failed: None }
+    }
+
+    /// Takes the lists of a run that is over, to be filled for the next one: its steps and types.
+    pub(super) fn take_lists(&mut self) -> (Schedule, Vec<Arc<TypeDesc>>) {
+        (core::mem::take(&mut self.schedule), self.memory.take_types())
+    }
+
+    /// Prepares a run in the memory of one that is over.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub(super) fn prepare(
+        &mut self,
+        schedule: Schedule,
+        (send, recv): (Buf, Buf),
+        types: Vec<Arc<TypeDesc>>,
+        reducer: Reducer,
+    ) -> Result<()> {
+        self.schedule = schedule;
+        self.reducer = reducer;
+        self.memory.prepare(send, recv, types, &self.schedule)?;
+        self.restart();
+        Ok(())
+    }
+
+    /// Keeps what the next run can use, of a run that is over: all of it if that `repeats` this
+    /// one.
+    pub(super) fn leave(&mut self, repeats: bool) {
+        debug_assert!(self.pending.is_empty(), "a run is left before its end");
+        self.memory.leave(repeats);
+        if !repeats {
+            self.reducer = Reducer::None;
+        }
+    }
+
+    /// Returns true if it is small enough to be kept as a whole.
+    pub(super) fn is_small(&self) -> bool {
+        self.schedule.steps.len() <= MOST_STEPS && self.memory.room() <= KEPT
+    }
+
+    /// Returns true if a function of the program combines operands.
+    pub(super) fn calls_program(&self) -> bool {
+        matches!(self.reducer, Reducer::User(..))
+    }
+
+    /// Slots that the operation takes.
+    pub fn slots(&self) -> u32 {
+        self.schedule.slots
+    }
+
+    /// Gives the run its place in the memory that the processes share.
+    pub fn set_node(&mut self, node: Arc<NodeMemory>, place: Place) {
+        self.memory.set_node(node, place);
     }
 
     /// Prepares the next run of a schedule that is over.
@@ -100,6 +147,7 @@ impl<R: Copy> Active<R> {
         debug_assert!(self.pending.is_empty(), "a run is restarted before its end");
         self.next = 0;
         self.failed = None;
+        self.node_run.restart();
     }
 
     /// Goes on after the user's operation was called.
@@ -141,12 +189,30 @@ impl<R: Copy> Active<R> {
                         return Advance::Blocked;
                     }
                 }
+                Step::AwaitRoom { .. } | Step::AwaitPost { .. } => {
+                    let Some(node) = self.memory.node() else { return Advance::Failed(no_node()) };
+                    match self.node_run.wait(node, *step, self.schedule.signature, wire) {
+                        Outcome::Blocked => return Advance::Blocked,
+                        Outcome::Done => {}
+                        Outcome::Failed(e) => {
+                            self.failed.get_or_insert(e);
+                        }
+                    }
+                }
+                Step::Post { .. } | Step::Release { .. } => {
+                    let Some(node) = self.memory.node() else { return Advance::Failed(no_node()) };
+                    let state = (self.schedule.signature, self.failed.is_some());
+                    for begun in node_run::tell(node, *step, state, wire) {
+                        self.started(begun, None);
+                    }
+                }
             }
             self.next += 1;
         }
         if !self.settle(wire) {
             return Advance::Blocked;
         }
+        debug_assert!(self.node_run.is_awake(), "a run has ended in its sleep");
         match self.failed.take() {
             Some(e) => Advance::Failed(e),
             None => Advance::Done,
@@ -177,6 +243,11 @@ impl<R: Copy> Active<R> {
         });
         self.pending.is_empty()
     }
+}
+
+#[cold]
+fn no_node() -> Box<MpiError> {
+    MpiError::new(Class::INTERN, "an operation with slots has no shared memory")
 }
 
 #[cold]

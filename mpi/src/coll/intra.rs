@@ -2,8 +2,9 @@
 
 use super::call::Call;
 use super::plan::{Plan, bad, root_of};
-use super::schedule::Base;
-use super::{allgather, alltoall, barrier, bcast, gather, reduce, scan};
+use super::reduce::OpFacts;
+use super::schedule::{Base, Data};
+use super::{allgather, alltoall, barrier, bcast, gather, node, reduce, scan};
 use crate::datatype::Buf;
 use crate::error::{Class, Result};
 use crate::handle::Op;
@@ -18,13 +19,21 @@ impl Plan<'_> {
         }
         if at_root {
             let (facts, mine, result) = self.operands(send, recv, op)?;
-            reduce::reduce(&mut self.b, root, facts, mine, Some(result));
+            self.reduced(root, facts, mine, Some(result));
         } else {
             let facts = self.operation(op, send)?;
             let mine = self.whole(Base::Send, send)?;
-            reduce::reduce(&mut self.b, root, facts, mine, None);
+            self.reduced(root, facts, mine, None);
         }
         Ok(())
+    }
+
+    fn reduced(&mut self, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
+        if self.node && node::reduces_to_root(self.b.n, op, &mine) {
+            node::reduce(&mut self.b, root, op, mine, result);
+        } else {
+            reduce::reduce(&mut self.b, root, op, mine, result);
+        }
     }
 
     fn reduce_scatter(&mut self, send: &Buf, recv: &Buf, counts: &[i64], op: Op) -> Result<()> {
@@ -36,7 +45,14 @@ impl Plan<'_> {
         self.types.committed(recv.datatype(), total)?;
         self.distinct(&send.with_count(total), recv)?;
         let mine = if in_place { None } else { Some(self.operand(&send.with_count(total), result)?) };
-        reduce::reduce_scatter(&mut self.b, facts, mine, result, &counts);
+        let whole = mine.unwrap_or(result).part(0, total as usize);
+        if self.node && node::fits(whole.bytes()) {
+            let me = self.b.me;
+            let before = counts[..me].iter().sum();
+            node::reduce_scatter(&mut self.b, whole, result.part(0, counts[me]), before);
+        } else {
+            reduce::reduce_scatter(&mut self.b, facts, mine, result, &counts);
+        }
         Ok(())
     }
 
@@ -44,11 +60,16 @@ impl Plan<'_> {
     pub(super) fn intra(&mut self, call: &Call) -> Result<()> {
         let (n, me) = (self.b.n, self.b.me);
         match call {
+            Call::Barrier if self.node => node::barrier(&mut self.b),
             Call::Barrier => barrier::barrier(&mut self.b),
             Call::Bcast { buf, root } => {
                 let root = root_of(*root, n)?;
                 let data = self.whole(Base::Recv, buf)?;
-                bcast::bcast(&mut self.b, root, data);
+                if self.node && node::fits_one_way(n, data.bytes(), data.bytes()) {
+                    node::bcast(&mut self.b, root, data);
+                } else {
+                    bcast::bcast(&mut self.b, root, data);
+                }
             }
             Call::Gather { send, recv, root } => {
                 let root = root_of(*root, n)?;
@@ -61,7 +82,12 @@ impl Plan<'_> {
                 if let Some(all) = all {
                     self.apart(mine.as_slice(), &[all.part(me * all.count, all.count)])?;
                 }
-                gather::gather(&mut self.b, root, mine, all);
+                let bytes = mine.or(all).map_or(0, |d| d.bytes());
+                if self.node && node::fits_one_way(n, bytes, bytes) {
+                    node::gather(&mut self.b, root, mine, all);
+                } else {
+                    gather::gather(&mut self.b, root, mine, all);
+                }
             }
             Call::Gatherv { send, recv, root } => {
                 let root = root_of(*root, n)?;
@@ -85,7 +111,12 @@ impl Plan<'_> {
                 if let Some(all) = all {
                     self.apart(&[all.part(me * all.count, all.count)], mine.as_slice())?;
                 }
-                gather::scatter(&mut self.b, root, all, mine);
+                let bytes = mine.or(all).map_or(0, |d| d.bytes());
+                if self.node && node::fits_one_way(n, bytes, bytes.saturating_mul(n)) {
+                    node::scatter(&mut self.b, root, all, mine);
+                } else {
+                    gather::scatter(&mut self.b, root, all, mine);
+                }
             }
             Call::Scatterv { send, recv, root } => {
                 let root = root_of(*root, n)?;
@@ -103,7 +134,11 @@ impl Plan<'_> {
                 let mine = self.optional(Base::Send, send)?;
                 let all = self.parts(Base::Recv, recv, n)?;
                 self.apart(mine.as_slice(), &[all.part(me * all.count, all.count)])?;
-                allgather::allgather(&mut self.b, mine, all);
+                if self.node && node::fits(all.bytes()) {
+                    node::allgather(&mut self.b, mine, all);
+                } else {
+                    allgather::allgather(&mut self.b, mine, all);
+                }
             }
             Call::Allgatherv { send, recv } => {
                 let mine = self.optional(Base::Send, send)?;
@@ -115,7 +150,11 @@ impl Plan<'_> {
                 self.distinct(send, recv)?;
                 let from = if send.is_in_place() { None } else { Some(self.parts(Base::Send, send, n)?) };
                 let into = self.parts(Base::Recv, recv, n)?;
-                alltoall::alltoall(&mut self.b, from, into);
+                if self.node && node::fits(into.bytes().saturating_mul(n)) {
+                    node::alltoall(&mut self.b, from, into);
+                } else {
+                    alltoall::alltoall(&mut self.b, from, into);
+                }
             }
             Call::Alltoallv { send, recv } => {
                 let from = if send.is_in_place() { None } else { Some(self.blocks(Base::Send, send, n)?) };
@@ -128,7 +167,11 @@ impl Plan<'_> {
             Call::Reduce { send, recv, op, root } => self.reduce(send, recv, *op, *root)?,
             Call::Allreduce { send, recv, op } => {
                 let (facts, mine, result) = self.operands(send, recv, *op)?;
-                reduce::allreduce(&mut self.b, facts, mine, result);
+                if self.node && node::reduces(facts, &mine) {
+                    node::allreduce(&mut self.b, facts, mine, result);
+                } else {
+                    reduce::allreduce(&mut self.b, facts, mine, result);
+                }
             }
             Call::ReduceScatter { send, recv, counts, op } => self.reduce_scatter(send, recv, counts, *op)?,
             Call::ReduceScatterBlock { send, recv, op } => {
@@ -136,18 +179,30 @@ impl Plan<'_> {
             }
             Call::Scan { send, recv, op } => {
                 let (facts, mine, result) = self.operands(send, recv, *op)?;
-                scan::scan(&mut self.b, facts, mine, result);
+                if self.node && node::fits(mine.bytes()) {
+                    node::scan(&mut self.b, mine, Some(result), true);
+                } else {
+                    scan::scan(&mut self.b, facts, mine, result);
+                }
             }
             // Process 0 has no result.
             Call::Exscan { send, recv, op } if me == 0 && !send.is_in_place() => {
                 self.distinct(send, recv)?;
                 let facts = self.operation(*op, send)?;
                 let mine = self.whole(Base::Send, send)?;
-                scan::exscan(&mut self.b, facts, mine, mine);
+                if self.node && node::fits(mine.bytes()) {
+                    node::scan(&mut self.b, mine, None, false);
+                } else {
+                    scan::exscan(&mut self.b, facts, mine, mine);
+                }
             }
             Call::Exscan { send, recv, op } => {
                 let (facts, mine, result) = self.operands(send, recv, *op)?;
-                scan::exscan(&mut self.b, facts, mine, result);
+                if self.node && node::fits(mine.bytes()) {
+                    node::scan(&mut self.b, mine, Some(result).filter(|_| me > 0), false);
+                } else {
+                    scan::exscan(&mut self.b, facts, mine, result);
+                }
             }
         }
         Ok(())

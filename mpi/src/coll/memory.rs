@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use netmod_core::{RxBytes, Segment};
 
+use super::node_memory::{NodeMemory, Place};
 use super::schedule::{Base, Data, Room, Schedule, TypeId};
 use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
@@ -30,7 +31,12 @@ pub struct Memory {
     recv: *mut u8,
     scratch: Vec<Block>,
     types: Vec<Arc<TypeDesc>>,
+    /// The memory that the processes share, and the place of the operation in it.
+    node: Option<(Arc<NodeMemory>, Place)>,
 }
+
+/// Most words of a room that is kept for the next run.
+pub(super) const KEPT: usize = 4096;
 
 // SAFETY: the addresses are used as those of a segment are, which is `Send` for the same reason:
 // the contract of `Memory::new` does not depend on threads.
@@ -86,25 +92,65 @@ impl Memory {
         types: Vec<Arc<TypeDesc>>,
         rooms: &[Room],
     ) -> Result<Memory> {
-        let scratch = rooms.iter().map(|r| block(r, &types)).collect::<Result<_>>()?;
-        Ok(Memory { send, recv, scratch, types })
+        let mut scratch = Vec::new();
+        make_rooms(&mut scratch, rooms, &types)?;
+        Ok(Memory { send, recv, scratch, types, node: None })
     }
 
-    /// Creates the memory of a call's schedule.
+    /// Creates memory without buffers.
+    pub(super) fn empty() -> Memory {
+        let (send, recv) = (ptr::null_mut(), ptr::null_mut());
+        Memory { send, recv, scratch: Vec::new(), types: Vec::new(), node: None }
+    }
+
+    /// Prepares it for a call's schedule.
     ///
     /// The schedule's steps must keep within the blocks of the call's buffers, which are lent by
-    /// [`Buf::new`], and within its rooms.
+    /// [`Buf::new`], within its rooms, and within the slots of shared memory.
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub(super) fn of_call(
+    pub(super) fn prepare(
+        &mut self,
         send: Buf,
         recv: Buf,
         types: Vec<Arc<TypeDesc>>,
         schedule: &Schedule,
-    ) -> Result<Memory> {
-        // SAFETY: as the callers in this crate keep to the demand above.
-        unsafe { Memory::new(send.base(), recv.base(), types, &schedule.rooms) }
+    ) -> Result<()> {
+        (self.send, self.recv, self.types) = (send.base(), recv.base(), types);
+        make_rooms(&mut self.scratch, &schedule.rooms, &self.types)
+    }
+
+    /// Takes the list of types, of which the first alone is left of a call that is over.
+    pub(super) fn take_types(&mut self) -> Vec<Arc<TypeDesc>> {
+        core::mem::take(&mut self.types)
+    }
+
+    /// Sets the memory that the processes share, and the place of the operation in it.
+    pub(super) fn set_node(&mut self, node: Arc<NodeMemory>, place: Place) {
+        self.node = Some((node, place));
+    }
+
+    /// The memory that the processes share, and the place of the operation in it.
+    #[inline]
+    pub(super) fn node(&self) -> Option<(&NodeMemory, Place)> {
+        self.node.as_ref().map(|(node, place)| (&**node, *place))
+    }
+
+    /// Keeps what the next run can use: all if that `repeats` this one, else the first type, which
+    /// is that of bytes, and small rooms.
+    pub(super) fn leave(&mut self, repeats: bool) {
+        self.node = None;
+        if !repeats {
+            (self.send, self.recv) = (ptr::null_mut(), ptr::null_mut());
+            self.types.truncate(1);
+            self.scratch.retain(|block| block.memory.len() <= KEPT);
+        }
+    }
+
+    /// Returns the words of its rooms.
+    pub(super) fn room(&self) -> usize {
+        self.scratch.iter().map(|block| block.memory.len()).sum()
     }
 
     fn desc(&self, ty: TypeId) -> &Arc<TypeDesc> {
@@ -119,6 +165,10 @@ impl Memory {
                 let block = &mut self.scratch[usize::from(i)];
                 block.memory.as_mut_ptr().cast::<u8>().wrapping_offset(block.origin)
             }
+            Base::Slot { rank, short, slot } => match &self.node {
+                Some((node, place)) => node.data(place.lane, rank.into(), place.slot(slot), short),
+                None => panic!("steps of an operation without shared memory name slots"),
+            },
         };
         base.wrapping_offset(data.at as isize)
     }
@@ -188,7 +238,23 @@ impl Memory {
     }
 }
 
-fn block(room: &Room, types: &[Arc<TypeDesc>]) -> Result<Block> {
+/// Makes the rooms of a schedule, of those of another one if there are some.
+fn make_rooms(scratch: &mut Vec<Block>, rooms: &[Room], types: &[Arc<TypeDesc>]) -> Result<()> {
+    scratch.truncate(rooms.len());
+    for (i, room) in rooms.iter().enumerate() {
+        match scratch.get_mut(i) {
+            Some(block) => make_room(block, room, types)?,
+            None => {
+                let mut block = Block { memory: Vec::new(), origin: 0 };
+                make_room(&mut block, room, types)?;
+                scratch.push(block);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn make_room(block: &mut Block, room: &Room, types: &[Arc<TypeDesc>]) -> Result<()> {
     let layout = &types[room.ty.0 as usize].layout;
     let span = layout.span(room.count).map_err(|e| MpiError::new(Class::COUNT, e.to_string()))?;
     let len = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
@@ -199,7 +265,10 @@ fn block(room: &Room, types: &[Arc<TypeDesc>]) -> Result<Block> {
         let text = format!("a collective operation needs {len} bytes of memory, more than there can be");
         return Err(MpiError::new(Class::NO_MEM, text));
     }
-    // Pages of zeros, which cost nothing until they are used.
-    let memory = vec![0; words];
-    Ok(Block { memory, origin: skip as isize - span.start as isize })
+    if block.memory.len() < words {
+        // Pages of zeros, which cost nothing until they are used.
+        block.memory = vec![0; words];
+    }
+    block.origin = skip as isize - span.start as isize;
+    Ok(())
 }

@@ -22,6 +22,8 @@ pub(super) struct Plan<'a> {
     pub send: Buf,
     pub recv: Buf,
     pub reducer: Reducer,
+    /// The processes share memory.
+    pub node: bool,
 }
 
 pub(super) fn bad(class: Class, text: String) -> Box<MpiError> {
@@ -117,8 +119,17 @@ impl Plan<'_> {
 
     /// Checks that none of the blocks that are written begins where one begins that is read.
     pub(super) fn apart(&self, read: &[Data], written: &[Data]) -> Result<()> {
-        let read: HashSet<usize> = read.iter().filter_map(|d| self.first_byte(d)).collect();
-        let same = written.iter().position(|d| self.first_byte(d).is_some_and(|at| read.contains(&at)));
+        let same = match (read, written) {
+            ([], _) | (_, []) => None,
+            ([read], [written]) => {
+                let at = self.first_byte(read);
+                (at.is_some() && at == self.first_byte(written)).then_some(0)
+            }
+            _ => {
+                let read: HashSet<usize> = read.iter().filter_map(|d| self.first_byte(d)).collect();
+                written.iter().position(|d| self.first_byte(d).is_some_and(|at| read.contains(&at)))
+            }
+        };
         let Some(block) = same else { return Ok(()) };
         let text = format!(
             "block {block} of the receive buffer begins where data to send does; give MPI_IN_PLACE or two buffers"

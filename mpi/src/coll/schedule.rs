@@ -17,6 +17,16 @@ pub enum Base {
     Recv,
     /// Memory of the schedule, by its place in [`Schedule::rooms`].
     Scratch(u16),
+    /// A slot of a process in memory that the processes share; slots are numbered from the first of
+    /// the operation on.
+    Slot {
+        /// Its rank.
+        rank: u16,
+        /// True for the data beside the flag.
+        short: bool,
+        /// The slot.
+        slot: u32,
+    },
 }
 
 /// A datatype of the call, by its place in the types that a schedule is run with.
@@ -120,6 +130,28 @@ pub enum Step {
     },
     /// Waits for all sends and receives so far.
     Fence,
+    /// Waits until a slot of this process may be written.
+    AwaitRoom {
+        /// The slot.
+        slot: u32,
+    },
+    /// Posts a slot of this process.
+    Post {
+        /// The slot.
+        slot: u32,
+    },
+    /// Waits until a process has posted a slot.
+    AwaitPost {
+        /// Its rank.
+        rank: u32,
+        /// The slot.
+        slot: u32,
+    },
+    /// Releases the slots of all processes below this one: they were read.
+    Release {
+        /// The slot.
+        slot: u32,
+    },
 }
 
 /// Memory of a schedule: so many elements of a type.
@@ -138,6 +170,19 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// Memory that the steps use.
     pub rooms: Vec<Room>,
+    /// Slots that the operation takes, in all processes alike; 0 if it uses messages.
+    pub slots: u32,
+    /// The operation in a word, for processes that compare it by slots.
+    pub signature: u64,
+}
+
+impl Schedule {
+    /// Takes all steps away, and keeps the memory for the next ones.
+    pub fn clear(&mut self) {
+        self.steps.clear();
+        self.rooms.clear();
+        (self.slots, self.signature) = (0, 0);
+    }
 }
 
 /// A schedule under construction.
@@ -153,7 +198,13 @@ pub struct Builder {
 impl Builder {
     /// Starts the schedule of a process.
     pub fn new(me: usize, n: usize) -> Builder {
-        Builder { me, n, schedule: Schedule::default() }
+        Builder::over(Schedule::default(), me, n)
+    }
+
+    /// Starts the schedule of a process, in the memory of another one.
+    pub fn over(mut used: Schedule, me: usize, n: usize) -> Builder {
+        used.clear();
+        Builder { me, n, schedule: used }
     }
 
     /// Returns the steps.
@@ -234,6 +285,31 @@ impl Builder {
         let number = self.schedule.rooms.len() as u16;
         self.schedule.rooms.push(Room { count, ty: elem.ty });
         Data::new(Base::Scratch(number), count, elem)
+    }
+
+    /// Waits until a slot of this process may be written.
+    pub fn await_room(&mut self, slot: u32) {
+        self.schedule.steps.push(Step::AwaitRoom { slot });
+    }
+
+    /// Posts a slot of this process.
+    pub fn post(&mut self, slot: u32) {
+        self.schedule.steps.push(Step::Post { slot });
+    }
+
+    /// Waits until a process has posted a slot.
+    pub fn await_post(&mut self, rank: usize, slot: u32) {
+        self.schedule.steps.push(Step::AwaitPost { rank: rank as u32, slot });
+    }
+
+    /// Releases the slots below this one.
+    pub fn release(&mut self, slot: u32) {
+        self.schedule.steps.push(Step::Release { slot });
+    }
+
+    /// Says how many slots the operation takes, and what it is.
+    pub fn takes_slots(&mut self, slots: u32, signature: u64) {
+        (self.schedule.slots, self.schedule.signature) = (slots, signature);
     }
 
     /// Takes memory for bytes.

@@ -6,8 +6,12 @@ use ch3_shim::{Comm as Channel, Mode, RawReq, Vci};
 use netmod_core::Segment;
 
 use super::call::{Call, Peers};
-use super::engine::{Active, Advance, Wire};
-use crate::comm::CommCore;
+use super::engine::Advance;
+use super::node_memory::{Lane, Place};
+use super::node_setup;
+use super::spare::{Run, Spares};
+use super::wire::Wire;
+use crate::comm::{CommCore, WAKE_TAGS};
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
@@ -18,14 +22,36 @@ use crate::task::{Progress, Task};
 /// A collective operation of a communicator.
 #[derive(Debug)]
 pub(crate) struct Running {
-    active: Active<RawReq>,
+    run: Box<Run>,
+    /// The number of the operation.
+    number: u64,
     core: Arc<CommCore>,
+    lane: Lane,
     /// The tag of its messages, which no other operation of the communicator has.
     tag: i32,
+    /// Its place among the operations that have not begun, until it begins.
+    turn: Option<u32>,
+    /// The run in shared memory, while it is not decided whether the processes have some. It is
+    /// prepared with the other one, since types and operations may be freed before the decision.
+    in_node: Option<Box<Run>>,
+    /// Its place in memory that the processes share.
+    place: Option<Place>,
     /// The type of a reduction, by the handle that the call gave.
     operand: Option<(Datatype, Arc<TypeDesc>)>,
     /// A handle that an operation of the program is given, since the call's was freed.
     alias: Option<Datatype>,
+}
+
+/// The form of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// It ends when the operation does.
+    Blocking,
+    /// It starts the operation and returns a request.
+    Request,
+    /// It makes an operation that is started again and again. Such ones use messages: processes may
+    /// start them in different orders (MPI 5.0, section 6.13), and their tags tell them apart.
+    Persistent,
 }
 
 /// The device, for the messages of one operation.
@@ -36,13 +62,14 @@ struct Carrier<'a> {
 }
 
 impl Running {
-    /// Checks the arguments of a call and prepares its run.
+    /// Checks the arguments of a call, prepares its run, and gives it its place among those of the
+    /// communicator.
     ///
     /// # Errors
     /// As [`Call::plan`].
-    pub(crate) fn new(objects: &Objects, core: Arc<CommCore>, call: &Call) -> Result<Running> {
+    pub(crate) fn new(objects: &Objects, form: Form, core: Arc<CommCore>, call: &Call) -> Result<Running> {
         let peers = core.remote().map_or(Peers::Group, |r| Peers::Remote(r.size() as usize));
-        Running::with(objects, core, call, peers)
+        Running::with(objects, form, core, call, peers)
     }
 
     /// Does the same with the given processes.
@@ -51,25 +78,93 @@ impl Running {
     /// As [`Call::plan`].
     pub(crate) fn with(
         objects: &Objects,
+        form: Form,
         core: Arc<CommCore>,
         call: &Call,
         peers: Peers<'_>,
     ) -> Result<Running> {
-        let place = (core.rank() as usize, core.size() as usize);
-        let active = call.plan(&objects.types, &objects.ops, place, peers)?;
-        let found = |h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc)));
-        let operand = call.operand_type().and_then(found);
-        Ok(Running { active, core, tag: 0, operand, alias: None })
+        let is_group = matches!(peers, Peers::Group);
+        let may_share = is_group && form != Form::Persistent && node_setup::may_share(&core);
+        let decided = core.node.decided();
+        let undecided = may_share && decided.is_none();
+        let node = may_share && matches!(decided, Some(Some(_)));
+        let (mut run, same) = match form {
+            // It is kept for long, and planned for messages.
+            Form::Persistent => (Box::default(), false),
+            _ => objects.spares.take(core.serial, call),
+        };
+        if same {
+            run.active.restart();
+        } else {
+            let place = (core.rank() as usize, core.size() as usize);
+            run.call = None;
+            call.plan_in(&mut run.active, &objects.types, &objects.ops, place, peers, node)?;
+            if is_group && !undecided && call.can_be_repeated() && run.active.is_small() {
+                run.call = Some((core.serial, call.clone()));
+            }
+        }
+        let operand = if run.active.calls_program() { call.operand_type() } else { None };
+        let operand = operand.and_then(|h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc))));
+        let number = call.number();
+        let mut in_node = None;
+        if undecided {
+            let mut run = Box::<Run>::default();
+            let place = (core.rank() as usize, core.size() as usize);
+            call.plan_in(&mut run.active, &objects.types, &objects.ops, place, peers, true)?;
+            in_node = Some(run);
+        }
+        let (tag, lane) = match form {
+            Form::Blocking => (core.next_tag(), Lane::Blocking),
+            Form::Request | Form::Persistent => (core.next_request_tag(), Lane::Request),
+        };
+        let turn = may_share.then(|| core.node.enter(lane));
+        Ok(Running { run, number, core, lane, tag, turn, in_node, place: None, operand, alias: None })
     }
 
-    /// Gives a blocking operation its place among those of the communicator.
-    pub(super) fn place(&mut self) {
-        self.tag = self.core.next_tag();
+    /// Begins the operation. False if it must wait for others that come before it.
+    fn begin(&mut self, vci: &mut Vci) -> bool {
+        let Some(turn) = self.turn else { return true };
+        let node = &self.core.node;
+        if node.decided().is_none() && !node.decide(vci, |vci| node_setup::begin(vci, &self.core)) {
+            return false;
+        }
+        if !node.is_next(self.lane, turn) {
+            return false;
+        }
+        node.has_begun(self.lane);
+        self.turn = None;
+        let memory = node.decided().flatten();
+        if let (Some(run), Some(_)) = (self.in_node.take(), memory) {
+            self.run = run;
+        }
+        if let Some(memory) = memory {
+            let with_slots = self.run.active.slots() > 0;
+            let place = memory.begin(self.lane, with_slots);
+            if with_slots {
+                self.run.active.set_node(Arc::clone(memory), place);
+                self.place = Some(place);
+            }
+        }
+        true
     }
 
-    /// Gives an operation with a request its place among those of the communicator.
-    pub(super) fn place_request(&mut self) {
-        self.tag = self.core.next_request_tag();
+    /// Returns true if the operations before it that use the same slots are over.
+    #[inline]
+    fn is_first(&self) -> bool {
+        self.place
+            .is_none_or(|place| self.core.node.decided().flatten().is_none_or(|node| node.is_first(place)))
+    }
+
+    /// Lets the operations behind it have the slots.
+    fn leave(&mut self) {
+        if let (Some(place), Some(Some(node))) = (self.place.take(), self.core.node.decided()) {
+            node.end(place);
+        }
+    }
+
+    /// Keeps what the next operation can use, of one that is over.
+    pub(crate) fn keep(self, spares: &Spares) {
+        spares.keep(self.run, (self.core.serial, self.number));
     }
 }
 
@@ -92,8 +187,15 @@ impl Task for Running {
         {
             return Progress::Done(Err(e));
         }
+        if !self.begin(vci) || !self.is_first() {
+            return Progress::Blocked;
+        }
         let mut carrier = Carrier { vci, core: &self.core, tag: self.tag };
-        match self.active.advance(&mut carrier) {
+        let advanced = self.run.active.advance(&mut carrier);
+        if matches!(advanced, Advance::Done | Advance::Failed(_)) {
+            self.leave();
+        }
+        match advanced {
             Advance::Blocked => Progress::Blocked,
             Advance::UserOp(mut work) => match self.another_handle(objects) {
                 Ok(other) => {
@@ -114,11 +216,11 @@ impl Task for Running {
     }
 
     fn called(&mut self) {
-        self.active.resume();
+        self.run.active.resume();
     }
 
     fn restart(&mut self, _objects: &mut Objects) -> Result<()> {
-        self.active.restart();
+        self.run.active.restart();
         Ok(())
     }
 }
@@ -153,6 +255,30 @@ impl Wire for Carrier<'_> {
     fn recv(&mut self, from: u32, room: Segment) -> Result<RawReq> {
         let (place, _) = self.peer(from)?;
         Ok(self.vci.irecv_raw(room, place, self.tag, self.core.coll)?)
+    }
+
+    fn await_wake(&mut self, lane: Lane, from: u32) -> Result<RawReq> {
+        let (place, _) = self.peer(from)?;
+        Ok(self.vci.irecv_raw(Segment::empty(), place, WAKE_TAGS[lane as usize], self.core.coll)?)
+    }
+
+    fn wake(&mut self, lane: Lane, to: u32) -> Result<RawReq> {
+        let (place, remote) = self.peer(to)?;
+        let (tag, channel) = (WAKE_TAGS[lane as usize], self.channel(remote));
+        Ok(self.vci.isend_raw(Segment::empty(), place, tag, channel, Mode::Standard)?)
+    }
+
+    fn withdraw(&mut self, req: RawReq) {
+        self.vci.cancel_raw(req);
+        self.vci.free_raw(req);
+    }
+
+    fn is_going_to_sleep(&self) -> bool {
+        self.vci.is_going_to_sleep()
+    }
+
+    fn stay_awake(&mut self) {
+        self.vci.stay_awake();
     }
 
     fn take(&mut self, req: RawReq) -> Option<Result<usize>> {

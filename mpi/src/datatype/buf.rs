@@ -14,7 +14,7 @@ use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 
 /// The buffer of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buf {
     at: *mut u8,
     count: i64,

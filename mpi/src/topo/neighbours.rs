@@ -1,6 +1,6 @@
 //! Neighbourhood collectives: blocking, nonblocking and persistent.
 
-use crate::coll::{Call, Peers, Running, forms};
+use crate::coll::{Call, Form, Peers, Running, forms};
 use crate::datatype::{Blocks, Buf};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Info, Request};
@@ -8,12 +8,12 @@ use crate::instance::Mpi;
 use crate::objects::Objects;
 
 /// Returns the maker of an operation of the neighbours.
-fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects) -> Result<Running> {
-    move |objects| {
+fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects, Form) -> Result<Running> {
+    move |objects, form| {
         let core = objects.comms.intra_core(comm)?;
         let topology = objects.comms.get(comm)?.topology.as_ref().ok_or_else(|| none(objects, comm))?;
         let around = topology.neighbours(core.rank().cast_signed())?;
-        Running::with(objects, core, &call, Peers::Neighbours(&around))
+        Running::with(objects, form, core, &call, Peers::Neighbours(&around))
     }
 }
 

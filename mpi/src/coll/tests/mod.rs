@@ -5,6 +5,7 @@ mod calls;
 mod mismatches;
 mod moves;
 mod network;
+mod node;
 mod reductions;
 
 use std::sync::Arc;

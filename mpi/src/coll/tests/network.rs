@@ -8,9 +8,10 @@ use std::sync::Arc;
 use netmod_core::{RxBytes, Segment};
 
 use super::Process;
-use crate::coll::{Active, Advance, Memory, Reducer, Wire};
+use crate::coll::{Active, Advance, Lane, Memory, NodeMemory, Reducer, Wire};
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
+use ch3_shim::shared_memory::SharedMemory;
 
 enum Payload {
     /// Copied when it was sent.
@@ -33,14 +34,20 @@ pub struct Network {
     channels: BTreeMap<(usize, usize), Channel>,
     /// The bytes of each request that is over.
     over: Vec<Option<Result<usize>>>,
+    /// The process of each request.
+    owners: Vec<usize>,
     /// True if messages may have other lengths than their receivers expect.
     mismatched: bool,
     dice: u64,
+    /// Runs of the same operation after each other, in shared memory; 0 if by messages.
+    rounds: usize,
 }
 
 struct Port<'a> {
     net: &'a mut Network,
     me: usize,
+    is_drowsy: bool,
+    stays_awake: bool,
 }
 
 impl Network {
@@ -52,9 +59,17 @@ impl Network {
             first: 0,
             channels: BTreeMap::new(),
             over: Vec::new(),
+            owners: Vec::new(),
             mismatched: false,
             dice,
+            rounds: 0,
         }
+    }
+
+    /// Lets the processes share memory, in which they run the operation so many times.
+    pub fn in_memory(mut self, rounds: usize) -> Network {
+        self.rounds = rounds;
+        self
     }
 
     /// Makes it the network of two groups, the first of `n` processes. Each numbers its own first.
@@ -82,7 +97,8 @@ impl Network {
         (self.dice >> 20) as usize % n
     }
 
-    fn request(&mut self) -> usize {
+    fn request(&mut self, me: usize) -> usize {
+        self.owners.push(me);
         self.over.push(None);
         self.over.len() - 1
     }
@@ -120,29 +136,49 @@ impl Network {
     }
 
     /// Runs all processes, and compares their buffers with what is wanted.
-    pub fn run(self, types: &[Arc<TypeDesc>], reducer: &Reducer, all: Vec<Process>) {
-        let mut memory: Vec<Spread> = Vec::new();
-        let mut runs = Vec::new();
-        let mut wants = Vec::new();
-        for p in &all {
-            let mut send = Spread::new(&types[1], &p.send);
-            let mut recv = Spread::new(&types[2], &p.recv);
-            let (s, r) = (send.origin(), recv.origin());
-            // SAFETY: the buffers are as long as the packed data of the test says, live until the
-            // runs are over, and are not touched before.
-            let mem = unsafe { Memory::new(s, r, types.to_vec(), &p.schedule.rooms) }.unwrap();
-            runs.push(Active::new(Arc::new(p.schedule.clone()), mem, reducer.clone()));
-            wants.push((send.memory.clone(), recv.with(&p.want)));
-            memory.extend([send, recv]);
+    pub fn run(mut self, types: &[Arc<TypeDesc>], reducer: &Reducer, all: Vec<Process>) {
+        let memories = self.memories();
+        for round in 0..self.rounds.max(1) {
+            let mut memory: Vec<Spread> = Vec::new();
+            let mut runs = Vec::new();
+            let mut wants = Vec::new();
+            for (me, p) in all.iter().enumerate() {
+                let mut send = Spread::new(&types[1], &p.send);
+                let mut recv = Spread::new(&types[2], &p.recv);
+                let (s, r) = (send.origin(), recv.origin());
+                // SAFETY: the buffers are as long as the packed data of the test says, live until
+                // the runs are over, and are not touched before.
+                let mem = unsafe { Memory::new(s, r, types.to_vec(), &p.schedule.rooms) }.unwrap();
+                let mut active = Active::new(p.schedule.clone(), mem, reducer.clone());
+                if let Some(node) = memories.get(me) {
+                    active.set_node(Arc::clone(node), node.begin(Lane::Blocking, true));
+                }
+                runs.push(active);
+                wants.push((send.memory.clone(), recv.with(&p.want)));
+                memory.extend([send, recv]);
+            }
+            let what = format!("{}, round {round}", self.what);
+            let failed = self.drive_all(runs);
+            assert!(failed.iter().all(Option::is_none), "{what}: {failed:?}");
+            for (me, (send, recv)) in wants.into_iter().enumerate() {
+                assert!(memory[2 * me].memory == send, "{what}: process {me}'s send buffer was changed");
+                let got = &memory[2 * me + 1].memory;
+                let differs = || got.iter().zip(&recv).position(|(a, b)| a != b);
+                assert!(*got == recv, "{what}: process {me}'s result is wrong at byte {:?}", differs());
+            }
         }
-        let what = self.what.clone();
-        self.succeed(runs);
-        for (me, (send, recv)) in wants.into_iter().enumerate() {
-            assert!(memory[2 * me].memory == send, "{}: process {me}'s send buffer was changed", what);
-            let got = &memory[2 * me + 1].memory;
-            let differs = || got.iter().zip(&recv).position(|(a, b)| a != b);
-            assert!(*got == recv, "{what}: process {me}'s result is wrong at byte {:?}", differs());
+    }
+
+    /// Makes the memory that the processes share, as each of them sees it.
+    pub fn memories(&self) -> Vec<Arc<NodeMemory>> {
+        if self.rounds == 0 {
+            return Vec::new();
         }
+        let made = SharedMemory::create(NodeMemory::bytes(self.n)).unwrap();
+        let ticket = made.ticket().unwrap();
+        let open = |me| SharedMemory::open(&ticket, NodeMemory::bytes(self.n)).map(|m| (me, m)).unwrap();
+        let opened: Vec<_> = (0..self.n).map(open).collect();
+        opened.into_iter().map(|(me, m)| Arc::new(NodeMemory::new(m, (me, self.n), true))).collect()
     }
 
     /// Runs all processes, none of which fails.
@@ -154,15 +190,36 @@ impl Network {
 
     /// Runs all processes in a random order until they are over. Returns the failure of each.
     pub fn drive(mut self, runs: Vec<Active<usize>>) -> Vec<Option<Box<MpiError>>> {
+        self.drive_all(runs)
+    }
+
+    fn drive_all(&mut self, runs: Vec<Active<usize>>) -> Vec<Option<Box<MpiError>>> {
         let mut runs: Vec<Option<Active<usize>>> = runs.into_iter().map(Some).collect();
         let mut failed = vec![None; runs.len()];
+        let mut asleep = vec![None; runs.len()];
         let mut idle = 0;
         while runs.iter().any(Option::is_some) {
             let me = self.roll(self.n);
             let Some(active) = &mut runs[me] else { continue };
             let before = self.over.len();
-            match active.advance(&mut Port { net: &mut self, me }) {
+            // A process that sleeps goes on when a message has ended the sleep.
+            let is_over = |req: &usize| self.over[*req].is_some();
+            if asleep[me].as_ref().is_some_and(|reqs: &Vec<usize>| !reqs.iter().any(is_over)) {
+                idle += 1;
+                assert!(idle < 400 * self.n + 4000, "{}: process {me} sleeps for ever", self.what);
+                continue;
+            }
+            asleep[me] = None;
+            let is_drowsy = self.roll(3) == 0;
+            let mut port = Port { net: self, me, is_drowsy, stays_awake: false };
+            let advanced = active.advance(&mut port);
+            let sleeps = is_drowsy && !port.stays_awake;
+            match advanced {
                 Advance::Blocked => {
+                    if sleeps {
+                        let own = |r: &usize| self.over[*r].is_none() && self.owners[*r] == me;
+                        asleep[me] = Some((0..self.over.len()).filter(own).collect());
+                    }
                     idle = if self.over.len() == before { idle + 1 } else { 0 };
                     assert!(idle < 400 * self.n + 4000, "{}: process {me} waits for ever", self.what);
                 }
@@ -190,7 +247,7 @@ impl Wire for Port<'_> {
     type Req = usize;
 
     fn send(&mut self, to: u32, mut data: Segment) -> Result<usize> {
-        let req = self.net.request();
+        let req = self.net.request(self.me);
         let payload = if self.net.roll(2) == 0 {
             let mut copy = Vec::new();
             data.pack_vec(usize::MAX, &mut copy);
@@ -207,7 +264,7 @@ impl Wire for Port<'_> {
     }
 
     fn recv(&mut self, from: u32, room: Segment) -> Result<usize> {
-        let req = self.net.request();
+        let req = self.net.request(self.me);
         let from = self.net.process(self.me, from);
         assert!(from < self.net.n && from != self.me, "{}: {} receives from {from}", self.net.what, self.me);
         self.net.channels.entry((from, self.me)).or_default().recvs.push_back((req, room));
@@ -217,6 +274,26 @@ impl Wire for Port<'_> {
 
     fn take(&mut self, req: usize) -> Option<Result<usize>> {
         self.net.over[req].clone()
+    }
+
+    fn await_wake(&mut self, _lane: Lane, from: u32) -> Result<usize> {
+        self.recv(from, Segment::empty())
+    }
+
+    fn wake(&mut self, _lane: Lane, to: u32) -> Result<usize> {
+        self.send(to, Segment::empty())
+    }
+
+    fn withdraw(&mut self, req: usize) {
+        self.net.channels.values_mut().for_each(|c| c.recvs.retain(|(r, _)| *r != req));
+    }
+
+    fn is_going_to_sleep(&self) -> bool {
+        self.is_drowsy
+    }
+
+    fn stay_awake(&mut self) {
+        self.stays_awake = true;
     }
 }
 

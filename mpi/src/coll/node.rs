@@ -1,0 +1,385 @@
+//! Collective operations of processes that share memory: each writes its data to slots of its own,
+//! and the others read it there.
+//!
+//! An operation is cut into pieces that fit a slot. All processes take the same slots, whether they
+//! write to them or not. Every process combines operands in the order of ranks, so all get the same
+//! bits, whoever comes first.
+
+use core::ops::Range;
+
+use super::blocks::share;
+use super::node_memory::{LONG, SHORT};
+use super::reduce::OpFacts;
+use super::schedule::{Base, Builder, Data, Elem};
+
+/// Longest vector of which each process combines the operands of all by itself, in bytes.
+const WHOLE_MAX: usize = 4096;
+/// Most processes whose flags each of them looks at; more go through a tree.
+const FLAT_MAX: usize = 16;
+/// Processes that one of the tree waits for.
+const CHILDREN: usize = 8;
+
+/// Longest vector that is reduced, in bytes.
+const REDUCE_MAX: usize = 64 << 20;
+
+/// Longest data that goes from one process to one other by a message, unless it fits beside a flag:
+/// a flag and data elsewhere are two journeys of a cache line, a message is one.
+const PAIR_MESSAGE_MAX: usize = 8192;
+const PAIR_REDUCE_MAX: usize = 2048;
+
+/// Returns true if operations use slots for data that each process puts into one.
+pub fn fits(bytes: usize) -> bool {
+    (1..=LONG).contains(&bytes)
+}
+
+/// Returns true if operations with a root use slots, of which one takes `whole` bytes; `bytes` go
+/// to or from a process.
+pub fn fits_one_way(n: usize, bytes: usize, whole: usize) -> bool {
+    fits(whole) && (n > 2 || bytes <= SHORT || bytes > PAIR_MESSAGE_MAX)
+}
+
+/// Returns true if a vector is reduced in slots, as a whole or in parts.
+pub fn reduces(op: OpFacts, mine: &Data) -> bool {
+    let parts = op.divisible && mine.elem.plain && mine.elem.size <= LONG;
+    fits(mine.bytes()) || parts && (1..=REDUCE_MAX).contains(&mine.bytes())
+}
+
+/// Returns true if a vector is reduced in slots for one process.
+pub fn reduces_to_root(n: usize, op: OpFacts, mine: &Data) -> bool {
+    reduces(op, mine) && (n > 2 || mine.bytes() <= SHORT || mine.bytes() > PAIR_REDUCE_MAX)
+}
+
+/// Returns the data of `bytes` bytes in a slot, as bytes.
+fn slot(rank: usize, slot: usize, bytes: usize) -> Data {
+    let base = Base::Slot { rank: rank as u16, short: bytes <= SHORT, slot: slot as u32 };
+    Data::new(base, bytes, Elem::BYTE)
+}
+
+/// Ranges of at most `most` that make up `len`; one that is empty if that is 0.
+fn pieces(len: usize, most: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    (0..len.div_ceil(most).max(1)).map(move |i| (i, i * most..((i + 1) * most).min(len)))
+}
+
+/// The other ranks, from the next one on, so that not all look at the same one first.
+fn others(b: &Builder) -> impl Iterator<Item = usize> + use<> {
+    let (me, n) = (b.me, b.n);
+    (1..n).map(move |by| (me + by) % n)
+}
+
+/// Writes data to a slot of this process and posts it.
+fn publish(b: &mut Builder, number: usize, parts: impl IntoIterator<Item = (Data, Data)>) {
+    b.await_room(number as u32);
+    for (from, into) in parts {
+        b.copy(from, into);
+    }
+    b.post(number as u32);
+}
+
+/// Nobody ends before all have begun.
+pub fn barrier(b: &mut Builder) {
+    if b.n <= FLAT_MAX {
+        publish(b, 0, None);
+        for rank in others(b) {
+            b.await_post(rank, 0);
+        }
+        b.release(1);
+        return b.takes_slots(1, 0);
+    }
+    for child in CHILDREN * b.me + 1..(CHILDREN * (b.me + 1) + 1).min(b.n) {
+        b.await_post(child, 0);
+    }
+    publish(b, 0, None);
+    if b.me != 0 {
+        b.await_post(0, 0);
+    }
+    b.release(1);
+    b.takes_slots(1, 0)
+}
+
+/// Gives `data` of the root to all.
+pub fn bcast(b: &mut Builder, root: usize, data: Data) {
+    let bytes = data.bytes();
+    let there = slot(root, 0, bytes);
+    if b.me == root {
+        publish(b, 0, Some((data, there)));
+    } else {
+        b.await_post(root, 0);
+        b.copy(there, data);
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Gives each process the blocks of all.
+pub fn allgather(b: &mut Builder, mine: Option<Data>, all: Data) {
+    let bytes = all.bytes();
+    let block = |r: usize| all.part(r * all.count, all.count);
+    let own = mine.unwrap_or_else(|| block(b.me));
+    publish(b, 0, Some((own, slot(b.me, 0, bytes))));
+    b.copy(own, block(b.me));
+    for rank in others(b) {
+        b.await_post(rank, 0);
+        b.copy(slot(rank, 0, bytes), block(rank));
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Collects the blocks of all at the root.
+pub fn gather(b: &mut Builder, root: usize, mine: Option<Data>, all: Option<Data>) {
+    let bytes = mine.or(all).map_or(0, |d| d.bytes());
+    match all {
+        Some(all) => {
+            let block = |r: usize| all.part(r * all.count, all.count);
+            if let Some(mine) = mine {
+                b.copy(mine, block(root));
+            }
+            for rank in others(b) {
+                b.await_post(rank, 0);
+                b.copy(slot(rank, 0, bytes), block(rank));
+            }
+        }
+        None => publish(b, 0, mine.map(|mine| (mine, slot(b.me, 0, bytes)))),
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Deals the root's blocks out.
+pub fn scatter(b: &mut Builder, root: usize, all: Option<Data>, mine: Option<Data>) {
+    let n = b.n;
+    let bytes = mine.or(all).map_or(0, |d| d.bytes());
+    let there = |rank: usize| slot(root, 0, n * bytes).range(rank * bytes..(rank + 1) * bytes);
+    match all {
+        Some(all) => {
+            let block = |r: usize| all.part(r * all.count, all.count);
+            let parts: Vec<_> = others(b).map(|r| (block(r), there(r))).collect();
+            publish(b, 0, parts);
+            if let Some(mine) = mine {
+                b.copy(block(root), mine);
+            }
+        }
+        None => {
+            b.await_post(root, 0);
+            if let Some(mine) = mine {
+                b.copy(there(b.me), mine);
+            }
+        }
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Sends block `j` of each process to process `j`.
+pub fn alltoall(b: &mut Builder, from: Option<Data>, into: Data) {
+    let (n, me, bytes) = (b.n, b.me, into.bytes());
+    let target = |r: usize| into.part(r * into.count, into.count);
+    let source = |r: usize| from.map_or_else(|| target(r), |f| f.part(r * f.count, f.count));
+    let there = |owner: usize, rank: usize| slot(owner, 0, n * bytes).range(rank * bytes..(rank + 1) * bytes);
+    let parts: Vec<_> = others(b).map(|r| (source(r), there(me, r))).collect();
+    publish(b, 0, parts);
+    if from.is_some() {
+        b.copy(source(me), target(me));
+    }
+    for rank in others(b) {
+        b.await_post(rank, 0);
+        b.copy(there(rank, me), target(rank));
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Operands of a reduction in slots, which are used there if they are one run of bytes.
+struct Operands {
+    elem: Elem,
+    room: Option<Data>,
+}
+
+impl Operands {
+    fn new(b: &mut Builder, count: usize, elem: Elem) -> Operands {
+        let room = if elem.plain { None } else { Some(b.room(count, elem)) };
+        Operands { elem, room }
+    }
+
+    /// Returns the operand in `bytes` of a slot, with `count` elements.
+    fn operand(&self, b: &mut Builder, bytes: Data, count: usize) -> Data {
+        match self.room {
+            None => Data { count, elem: self.elem, ..bytes },
+            Some(room) => {
+                let room = room.part(0, count);
+                b.copy(bytes, room);
+                room
+            }
+        }
+    }
+
+    /// Combines the operands of `ranks` in slot `number` into `result`, in the order of ranks. That
+    /// of this process, `mine`, is in a slot, too: in place the result overwrites it.
+    fn fold(&self, b: &mut Builder, ranks: Range<usize>, number: usize, mine: Data, result: Data) {
+        let bytes = result.bytes();
+        for rank in ranks.clone().rev() {
+            if rank != b.me {
+                b.await_post(rank, number as u32);
+            }
+            let there = slot(rank, number, bytes);
+            if rank + 1 == ranks.end {
+                b.copy(if rank == b.me { mine } else { there }, result);
+            } else if rank == b.me && mine != result {
+                b.reduce(mine, result);
+            } else {
+                let operand = self.operand(b, there, result.count);
+                b.reduce(operand, result);
+            }
+        }
+    }
+}
+
+/// Combines the vectors of all, for all, into `result`.
+pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
+    let bytes = mine.bytes();
+    if bytes <= WHOLE_MAX || !(op.divisible && mine.elem.plain) {
+        let operands = Operands::new(b, mine.count, mine.elem);
+        publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
+        operands.fold(b, 0..b.n, 0, mine, result);
+        b.release(1);
+        return b.takes_slots(1, bytes as u64);
+    }
+    let slots = in_slices(b, mine, |b, from, at| {
+        b.copy(from, result.part(at.start, at.len()));
+    });
+    b.takes_slots(slots, bytes as u64)
+}
+
+/// Combines the vectors of all at the root, into `result` there.
+pub fn reduce(b: &mut Builder, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
+    let bytes = mine.bytes();
+    let divided = op.divisible && mine.elem.plain;
+    if b.n > 2 && divided && bytes > WHOLE_MAX {
+        let slots = in_slices(b, mine, |b, from, at| {
+            if let Some(result) = result {
+                b.copy(from, result.part(at.start, at.len()));
+            }
+        });
+        return b.takes_slots(slots, bytes as u64);
+    }
+    let operands = Operands::new(b, mine.count, mine.elem);
+    let most = if divided { LONG / mine.elem.size.max(1) } else { mine.count.max(1) };
+    // In place the operand must not be overwritten before it is used, unless it comes first.
+    let in_place = result == Some(mine) && b.me + 1 != b.n;
+    let room = if in_place && divided { Some(b.room(most.min(mine.count), mine.elem)) } else { None };
+    let mut slots = 0;
+    for (i, range) in pieces(mine.count, most) {
+        let part = mine.range(range.clone());
+        if b.me != root || part.bytes() <= SHORT || !divided {
+            publish(b, i, Some((part, slot(b.me, i, part.bytes()))));
+        }
+        slots = i as u32 + 1;
+        if let Some(result) = result {
+            let result = result.range(range);
+            if part.bytes() <= SHORT || !divided {
+                operands.fold(b, 0..b.n, i, part, result);
+            } else {
+                let acc = room.map_or(result, |room| room.part(0, result.count));
+                fold_beside(b, i, part, acc);
+                b.copy(acc, result);
+            }
+        }
+        b.release(slots);
+    }
+    b.takes_slots(slots, bytes as u64)
+}
+
+/// Combines the operands in slots and this process's own, which is not in one, into `acc`.
+fn fold_beside(b: &mut Builder, number: usize, mine: Data, acc: Data) {
+    let there = |rank: usize| Data { base: slot(rank, number, mine.bytes()).base, at: 0, ..mine };
+    for rank in (0..b.n).rev() {
+        if rank != b.me {
+            b.await_post(rank, number as u32);
+        }
+        let operand = if rank == b.me { mine } else { there(rank) };
+        if rank + 1 == b.n { b.copy(operand, acc) } else { b.reduce(operand, acc) }
+    }
+}
+
+/// Combines vectors in pieces, of which each process combines one slice. `take` is given each slice
+/// of the result, with its place in the vector. Returns the slots that it takes.
+fn in_slices(b: &mut Builder, mine: Data, mut take: impl FnMut(&mut Builder, Data, Range<usize>)) -> u32 {
+    let (n, me) = (b.n, b.me);
+    let most = LONG / mine.elem.size;
+    let all: Vec<_> = pieces(mine.count, most).map(|(_, range)| range).collect();
+    let there = |rank: usize, number: usize| Data {
+        base: Base::Slot { rank: rank as u16, short: false, slot: number as u32 },
+        at: 0,
+        count: most,
+        elem: mine.elem,
+    };
+    // The slices of others, in the slot with twice the piece's number.
+    let give = |b: &mut Builder, i: usize| {
+        let Some(piece) = all.get(i) else { return };
+        let own = share(piece.len(), n, me);
+        let part = |r: Range<usize>| {
+            (mine.part(piece.start + r.start, r.len()), there(me, 2 * i).part(r.start, r.len()))
+        };
+        publish(b, 2 * i, [part(0..own.start), part(own.end..piece.len())]);
+    };
+    give(b, 0);
+    for (i, piece) in all.iter().enumerate() {
+        give(b, i + 1);
+        let own = share(piece.len(), n, me);
+        let acc = there(me, 2 * i + 1).part(own.start, own.len());
+        b.await_room(2 * i as u32 + 1);
+        for rank in (0..n).rev() {
+            let operand = if rank == me {
+                mine.part(piece.start + own.start, own.len())
+            } else {
+                b.await_post(rank, 2 * i as u32);
+                there(rank, 2 * i).part(own.start, own.len())
+            };
+            if rank + 1 == n { b.copy(operand, acc) } else { b.reduce(operand, acc) }
+        }
+        b.post(2 * i as u32 + 1);
+        take(b, acc, piece.start + own.start..piece.start + own.end);
+        for rank in others(b) {
+            let theirs = share(piece.len(), n, rank);
+            b.await_post(rank, 2 * i as u32 + 1);
+            let slice = there(rank, 2 * i + 1).part(theirs.start, theirs.len());
+            take(b, slice, piece.start + theirs.start..piece.start + theirs.end);
+        }
+        b.release(2 * i as u32 + 2);
+    }
+    2 * all.len() as u32
+}
+
+/// Combines the vectors of all and gives block `i` to process `i`.
+pub fn reduce_scatter(b: &mut Builder, mine: Data, own: Data, before: usize) {
+    let bytes = mine.bytes();
+    let operands = Operands::new(b, own.count, own.elem);
+    publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
+    let size = own.elem.size;
+    let part = |rank: usize| slot(rank, 0, bytes).range(before * size..(before + own.count) * size);
+    for rank in (0..b.n).rev() {
+        if rank != b.me {
+            b.await_post(rank, 0);
+        }
+        if rank + 1 == b.n {
+            b.copy(part(rank), own);
+        } else {
+            let operand = operands.operand(b, part(rank), own.count);
+            b.reduce(operand, own);
+        }
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}
+
+/// Combines the operands of this process and those before it, or of those before it alone.
+pub fn scan(b: &mut Builder, mine: Data, result: Option<Data>, with_own: bool) {
+    let bytes = mine.bytes();
+    let operands = Operands::new(b, mine.count, mine.elem);
+    publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
+    if let Some(result) = result {
+        operands.fold(b, 0..b.me + usize::from(with_own), 0, mine, result);
+    }
+    b.release(1);
+    b.takes_slots(1, bytes as u64)
+}

@@ -1,0 +1,382 @@
+//! Memory by which the processes of a communicator on one node exchange the data of collective
+//! operations.
+//!
+//! Each process has a ring of [`SLOTS`] slots, which it alone writes. A slot is a line with a flag,
+//! a signature of the operation and a little data, and room for more data elsewhere. Uses of slots
+//! have numbers ([`SlotId`]): that of the operation among those of the communicator, which all
+//! processes count alike, and that within the operation. A process writes the data of a slot, then
+//! posts it: its flag becomes the number. The others wait for the flag and read. A slot is written
+//! anew when all others have released its last use: each process tells up to which number it reads
+//! nothing any more.
+//!
+//! Blocking operations and those with requests have rings of their own ([`Lane`]), since programs
+//! exist that mix the order of both. The operations of a lane are run one after the other.
+//!
+//! A process that is going to sleep says what it waits for. Who posts or releases looks whether
+//! somebody sleeps for it, takes the note away and sends an empty message, which wakes the process.
+//! `flags` says why no wake is lost.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ch3_shim::shared_memory::SharedMemory;
+
+use super::flags;
+use super::sync::Barriers;
+
+/// Slots of a ring.
+pub const SLOTS: u64 = 8;
+/// Bytes of data beside the flag.
+pub const SHORT: usize = 48;
+/// Bytes of data elsewhere, for each slot.
+pub const LONG: usize = 32 * 1024;
+/// Most processes that share memory: each reads the flags of all.
+pub const MAX_PROCESSES: usize = 256;
+
+/// Looks at a flag before a wait does anything else: they take less time than that.
+const LOOKS: u32 = 64;
+
+/// Bytes from one word that others wait for to the next: two lines, since processors fetch pairs.
+const LINE: usize = 128;
+/// Places in the control part of a process, in bytes.
+const RELEASED: usize = 0;
+const SLEEPS: usize = LINE;
+const SLOT: usize = 2 * LINE;
+const CONTROL: usize = 4096;
+/// Bytes of a process in one lane.
+const PROCESS: usize = CONTROL + SLOTS as usize * LONG;
+/// Bytes of the whole memory's head: the number of sleepers of each lane.
+const HEAD: usize = 4096;
+
+/// The number of a slot's use: that of the operation, then that within the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotId(u64);
+
+/// Bits of the number within the operation.
+const INDEX_BITS: u32 = 16;
+
+impl SlotId {
+    /// Makes the number; operations count from 1.
+    fn new(operation: u64, index: u64) -> SlotId {
+        debug_assert!(operation > 0 && index < 1 << INDEX_BITS);
+        SlotId(operation << INDEX_BITS | index)
+    }
+
+    /// The slot's place in the ring. Operations begin at places in turn, so that one is written
+    /// while the last one is read.
+    fn place(self) -> usize {
+        (((self.0 >> INDEX_BITS) + self.0) % SLOTS) as usize
+    }
+}
+
+/// The rings of one kind of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Blocking operations.
+    Blocking,
+    /// Operations with requests.
+    Request,
+}
+
+/// An event that a process waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// A process has posted a slot.
+    Post {
+        /// Its rank.
+        rank: usize,
+        /// The slot.
+        slot: SlotId,
+    },
+    /// A process has released the slots below one.
+    Release {
+        /// Its rank.
+        rank: usize,
+        /// The slot.
+        slot: SlotId,
+    },
+}
+
+/// A posted slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// The operation as its process sees it.
+    pub signature: u64,
+    /// True if the operation has failed there, and the data is void.
+    pub failed: bool,
+    /// True if the process has gone on to another operation, which it takes for this one.
+    pub is_later: bool,
+}
+
+/// This process's view of a lane. All are relaxed: one thread at a time uses them.
+#[derive(Debug, Default)]
+struct Own {
+    /// Operations of the communicator that have begun, with slots or without.
+    operations: AtomicU64,
+    /// Operations with slots that have begun, and those that are over.
+    begun: AtomicU64,
+    over: AtomicU64,
+    /// The last use of each of this process's slots.
+    last: [AtomicU64; SLOTS as usize],
+    /// All others have released the slots below this one, at least.
+    released: AtomicU64,
+}
+
+/// The place of an operation in its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The lane.
+    pub lane: Lane,
+    operation: u64,
+    /// Its number among the operations with slots.
+    turn: u64,
+}
+
+impl Place {
+    /// Returns the number of a slot of the operation.
+    #[inline]
+    pub fn slot(self, index: u32) -> SlotId {
+        SlotId::new(self.operation, index.into())
+    }
+}
+
+/// The memory that the processes of a communicator share.
+#[derive(Debug)]
+pub struct NodeMemory {
+    memory: SharedMemory,
+    me: usize,
+    n: usize,
+    barriers: Barriers,
+    own: [Own; 2],
+}
+
+impl NodeMemory {
+    /// Returns the bytes of shared memory for `n` processes.
+    pub fn bytes(n: usize) -> usize {
+        HEAD + 2 * n * PROCESS
+    }
+
+    /// Uses shared memory of [`NodeMemory::bytes`] as process `me` of `n`.
+    ///
+    /// `fences`: not all processes are registered for fences.
+    pub fn new(memory: SharedMemory, (me, n): (usize, usize), fences: bool) -> NodeMemory {
+        debug_assert!(memory.len() >= NodeMemory::bytes(n) && me < n);
+        let barriers = if fences { Barriers::Own } else { Barriers::OfAll };
+        NodeMemory { memory, me, n, barriers, own: Default::default() }
+    }
+
+    #[inline]
+    fn own(&self, lane: Lane) -> &Own {
+        &self.own[lane as usize]
+    }
+
+    #[inline]
+    fn control(&self, lane: Lane, rank: usize) -> usize {
+        HEAD + (lane as usize * self.n + rank) * PROCESS
+    }
+
+    #[inline]
+    fn line(&self, lane: Lane, rank: usize, slot: SlotId) -> usize {
+        self.control(lane, rank) + SLOT + slot.place() * LINE
+    }
+
+    fn sleepers(&self, lane: Lane) -> &AtomicU64 {
+        self.memory.word(lane as usize * LINE)
+    }
+
+    fn sleep_word(&self, lane: Lane, rank: usize) -> &AtomicU64 {
+        self.memory.word(self.control(lane, rank) + SLEEPS)
+    }
+
+    /// Counts the next operation of a lane; `with_slots` if it uses slots.
+    pub fn begin(&self, lane: Lane, with_slots: bool) -> Place {
+        let own = self.own(lane);
+        let (operation, turn) = (own.operations.load(Relaxed) + 1, own.begun.load(Relaxed));
+        own.operations.store(operation, Relaxed);
+        own.begun.store(turn + u64::from(with_slots), Relaxed);
+        Place { lane, operation, turn }
+    }
+
+    /// Returns true if the operations before this one are over.
+    #[inline]
+    pub fn is_first(&self, place: Place) -> bool {
+        self.own(place.lane).over.load(Relaxed) == place.turn
+    }
+
+    /// Ends an operation.
+    #[inline]
+    pub fn end(&self, place: Place) {
+        self.own(place.lane).over.store(place.turn + 1, Relaxed);
+    }
+
+    /// Returns who must release what before this process's slot may be written anew; `None` if it
+    /// may.
+    #[inline]
+    pub fn awaited_release(&self, lane: Lane, slot: SlotId) -> Option<Awaited> {
+        let own = self.own(lane);
+        let last = own.last[slot.place()].load(Relaxed);
+        if last < own.released.load(Relaxed) || last == 0 {
+            return None;
+        }
+        self.look_for_release(lane, SlotId(last + 1))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_release(&self, lane: Lane, need: SlotId) -> Option<Awaited> {
+        let mut least = u64::MAX;
+        for rank in (0..self.n).filter(|rank| *rank != self.me) {
+            let released = flags::get(self.memory.word(self.control(lane, rank) + RELEASED));
+            if released < need.0 {
+                return Some(Awaited::Release { rank, slot: need });
+            }
+            least = least.min(released);
+        }
+        self.own(lane).released.store(least, Relaxed);
+        None
+    }
+
+    /// Posts a slot of this process. Then [`NodeMemory::sleepers_for_post`] tells whom to wake.
+    #[inline]
+    pub fn post(&self, lane: Lane, slot: SlotId, signature: u64, failed: bool) {
+        self.own(lane).last[slot.place()].store(slot.0, Relaxed);
+        let line = self.line(lane, self.me, slot);
+        self.memory.word(line + 8).store(signature, Relaxed);
+        flags::set(self.memory.word(line), slot.0 << 1 | u64::from(failed));
+    }
+
+    /// Returns what a process has posted in a slot; `None` if that did not happen yet.
+    #[inline]
+    pub fn posted(&self, lane: Lane, rank: usize, slot: SlotId) -> Option<Posted> {
+        let line = self.line(lane, rank, slot);
+        let flag = flags::get(self.memory.word(line));
+        if flag >> 1 < slot.0 {
+            return None;
+        }
+        let signature = self.memory.word(line + 8).load(Relaxed);
+        Some(Posted { signature, failed: flag & 1 != 0, is_later: flag >> 1 > slot.0 })
+    }
+
+    /// Works like [`NodeMemory::posted`], and looks for a while: who posts is often about to.
+    #[inline]
+    pub fn soon_posted(&self, lane: Lane, rank: usize, slot: SlotId) -> Option<Posted> {
+        (0..LOOKS).find_map(|_| self.posted(lane, rank, slot))
+    }
+
+    /// Releases the slots below this one: this process reads nothing of them any more.
+    #[inline]
+    pub fn release(&self, lane: Lane, slot: SlotId) {
+        flags::set(self.memory.word(self.control(lane, self.me) + RELEASED), slot.0);
+    }
+
+    /// The address of a slot's data.
+    #[inline]
+    pub fn data(&self, lane: Lane, rank: usize, slot: SlotId, short: bool) -> *mut u8 {
+        if short {
+            return self.memory.at(self.line(lane, rank, slot) + 16, SHORT);
+        }
+        self.memory.at(self.control(lane, rank) + CONTROL + slot.place() * LONG, LONG)
+    }
+
+    /// Returns true if a process is past the operation of a slot. All that it has posted in it was
+    /// seen before.
+    pub fn is_past(&self, lane: Lane, rank: usize, slot: SlotId) -> bool {
+        let released = flags::get(self.memory.word(self.control(lane, rank) + RELEASED));
+        released >> INDEX_BITS > slot.0 >> INDEX_BITS
+    }
+
+    /// Returns true if what a process waits for has happened.
+    pub fn has_happened(&self, lane: Lane, awaited: Awaited) -> bool {
+        match awaited {
+            Awaited::Post { rank, slot } => self.posted(lane, rank, slot).is_some(),
+            Awaited::Release { rank, slot } => {
+                flags::get(self.memory.word(self.control(lane, rank) + RELEASED)) >= slot.0
+            }
+        }
+    }
+
+    /// Says that this process is going to sleep until something has happened. False if it has.
+    ///
+    /// Either way [`NodeMemory::wake_up`] must follow, once.
+    pub fn go_to_sleep(&self, lane: Lane, awaited: Awaited) -> bool {
+        let note = self.sleep_word(lane, self.me);
+        let is_seen = flags::go_to_sleep(self.sleepers(lane), note, awaited.to_word(), &self.barriers);
+        is_seen && !self.has_happened(lane, awaited)
+    }
+
+    /// Takes the note of [`NodeMemory::go_to_sleep`] back. True if somebody has taken it and sends
+    /// a message, or has sent it.
+    pub fn wake_up(&self, lane: Lane) -> bool {
+        flags::wake_up(self.sleepers(lane), self.sleep_word(lane, self.me))
+    }
+
+    /// Calls `wake` for each process that sleeps until this one has posted a slot.
+    #[inline]
+    pub fn sleepers_for_post(&self, lane: Lane, slot: SlotId, wake: impl FnMut(usize)) {
+        if self.anybody_sleeps(lane) {
+            self.take_notes(lane, Awaited::Post { rank: self.me, slot }, wake);
+        }
+    }
+
+    /// Calls `wake` for each process that sleeps until this one has released a slot.
+    #[inline]
+    pub fn sleepers_for_release(&self, lane: Lane, slot: SlotId, wake: impl FnMut(usize)) {
+        if self.anybody_sleeps(lane) {
+            self.take_notes(lane, Awaited::Release { rank: self.me, slot }, wake);
+        }
+    }
+
+    #[inline]
+    fn anybody_sleeps(&self, lane: Lane) -> bool {
+        flags::anybody_sleeps(self.sleepers(lane), &self.barriers)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_notes(&self, lane: Lane, happened: Awaited, mut wake: impl FnMut(usize)) {
+        let is_over = |note| Awaited::of_word(note).is_some_and(|awaited| happened.ends(awaited));
+        for rank in (0..self.n).filter(|rank| *rank != self.me) {
+            if flags::take(self.sleep_word(lane, rank), is_over) {
+                wake(rank);
+            }
+        }
+    }
+}
+
+/// Bits of a note: the slot, then whether it is to be released, then the rank, from 1 on.
+const SLOT_BITS: u32 = 54;
+
+impl Awaited {
+    /// The process that is waited for.
+    pub fn rank(self) -> usize {
+        match self {
+            Awaited::Post { rank, .. } | Awaited::Release { rank, .. } => rank,
+        }
+    }
+
+    fn to_word(self) -> u64 {
+        let (rank, release, slot) = match self {
+            Awaited::Post { rank, slot } => (rank, 0, slot),
+            Awaited::Release { rank, slot } => (rank, 1, slot),
+        };
+        (rank as u64 + 1) << (SLOT_BITS + 1) | release << SLOT_BITS | slot.0
+    }
+
+    fn of_word(word: u64) -> Option<Awaited> {
+        let rank = (word >> (SLOT_BITS + 1)).checked_sub(1)? as usize;
+        let slot = SlotId(word & ((1 << SLOT_BITS) - 1));
+        let release = word >> SLOT_BITS & 1 == 1;
+        Some(if release { Awaited::Release { rank, slot } } else { Awaited::Post { rank, slot } })
+    }
+
+    /// Returns true if what has happened is what `awaited` waits for.
+    fn ends(self, awaited: Awaited) -> bool {
+        match (self, awaited) {
+            (Awaited::Post { rank, slot }, Awaited::Post { rank: of, slot: need })
+            | (Awaited::Release { rank, slot }, Awaited::Release { rank: of, slot: need }) => {
+                rank == of && slot >= need
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A communicator's knowledge of the memory that its processes share.
+//!
+//! Operations that begin while it is not decided whether there is some wait, and begin in their
+//! order, so that all processes choose alike for each of them.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use ch3_shim::Vci;
+use parking_lot::Mutex;
+
+use super::node_memory::{Lane, NodeMemory};
+use crate::error::Result;
+
+/// The agreement of processes on memory that they share.
+pub(super) trait Agreement: Debug + Send {
+    /// Goes as far as it can; the memory, or that there is none, once that is agreed.
+    ///
+    /// # Errors
+    /// A peer that is lost.
+    fn advance(&mut self, vci: &mut Vci) -> Result<Option<Option<NodeMemory>>>;
+}
+
+/// The order of the operations of a lane that have not begun.
+#[derive(Debug, Default)]
+struct Queue {
+    entered: AtomicU32,
+    begun: AtomicU32,
+}
+
+/// The memory of a communicator, or what is known of it.
+#[derive(Debug, Default)]
+pub(crate) struct NodeState {
+    decided: OnceLock<Option<Arc<NodeMemory>>>,
+    setup: Mutex<Option<Box<dyn Agreement>>>,
+    queues: [Queue; 2],
+}
+
+impl NodeState {
+    /// Returns what is decided: the memory, or that there is none. `None` if nothing is yet.
+    #[inline]
+    pub(super) fn decided(&self) -> Option<Option<&Arc<NodeMemory>>> {
+        self.decided.get().map(Option::as_ref)
+    }
+
+    /// Gives an operation its place among those that wait to begin.
+    #[inline]
+    pub(super) fn enter(&self, lane: Lane) -> u32 {
+        let queue = &self.queues[lane as usize];
+        let turn = queue.entered.load(Ordering::Relaxed);
+        queue.entered.store(turn.wrapping_add(1), Ordering::Relaxed);
+        turn
+    }
+
+    /// Returns true if those before it have begun.
+    #[inline]
+    pub(super) fn is_next(&self, lane: Lane, turn: u32) -> bool {
+        self.queues[lane as usize].begun.load(Ordering::Relaxed) == turn
+    }
+
+    /// Notes that the next one has begun.
+    #[inline]
+    pub(super) fn has_begun(&self, lane: Lane) {
+        let begun = &self.queues[lane as usize].begun;
+        begun.store(begun.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Goes on with the decision, which `begin` begins. True once there is one. If a peer is lost
+    /// meanwhile there is no memory, and the operation finds that out by its messages.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn decide(&self, vci: &mut Vci, begin: impl FnOnce(&mut Vci) -> Box<dyn Agreement>) -> bool {
+        let mut setup = self.setup.lock();
+        if self.decided.get().is_some() {
+            return true;
+        }
+        let memory = match setup.get_or_insert_with(|| begin(vci)).advance(vci) {
+            Ok(None) => return false,
+            Ok(Some(memory)) => memory,
+            Err(e) => {
+                tracing::warn!("no memory that the processes of a communicator share: {}", e.text);
+                None
+            }
+        };
+        *setup = None;
+        // Nobody else decides while the lock is held.
+        let _ = self.decided.set(memory.map(Arc::new));
+        true
+    }
+}

@@ -1,0 +1,83 @@
+//! The signature of a collective operation: a word by which processes see that they have called the
+//! same one.
+
+use super::call::Call;
+
+/// Bits of the number of bytes.
+const BYTES: u32 = 40;
+/// Bits of the root, from 1 on.
+const ROOT: u32 = 16;
+
+/// The names of operations, by the number in a signature.
+const NAMES: [&str; 12] = [
+    "another operation",
+    "MPI_Barrier",
+    "MPI_Bcast",
+    "MPI_Gather",
+    "MPI_Scatter",
+    "MPI_Allgather",
+    "MPI_Alltoall",
+    "MPI_Reduce",
+    "MPI_Allreduce",
+    "MPI_Reduce_scatter",
+    "MPI_Scan",
+    "MPI_Exscan",
+];
+
+impl Call {
+    /// The number of the operation.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number_and_root().0
+    }
+
+    fn number_and_root(&self) -> (u64, Option<i32>) {
+        match self {
+            Call::Barrier => (1, None),
+            Call::Bcast { root, .. } => (2, Some(*root)),
+            Call::Gather { root, .. } => (3, Some(*root)),
+            Call::Scatter { root, .. } => (4, Some(*root)),
+            Call::Allgather { .. } => (5, None),
+            Call::Alltoall { .. } => (6, None),
+            Call::Reduce { root, .. } => (7, Some(*root)),
+            Call::Allreduce { .. } => (8, None),
+            Call::ReduceScatter { .. } | Call::ReduceScatterBlock { .. } => (9, None),
+            Call::Scan { .. } => (10, None),
+            Call::Exscan { .. } => (11, None),
+            _ => (0, None),
+        }
+    }
+}
+
+/// Returns the signature of a call with so many bytes.
+pub(super) fn of(call: &Call, bytes: u64) -> u64 {
+    let (number, root) = call.number_and_root();
+    let root = root.map_or(0, |root| root.cast_unsigned() as u64 + 1) & ((1 << ROOT) - 1);
+    number << (BYTES + ROOT) | root << BYTES | bytes.min((1 << BYTES) - 1)
+}
+
+/// Describes a signature.
+pub(super) fn name(signature: u64) -> String {
+    let name = NAMES.get((signature >> (BYTES + ROOT)) as usize).unwrap_or(&NAMES[0]);
+    let bytes = signature & ((1 << BYTES) - 1);
+    match signature >> BYTES & ((1 << ROOT) - 1) {
+        0 if bytes == 0 => (*name).to_owned(),
+        0 => format!("{name} of {bytes} bytes"),
+        root => format!("{name} of {bytes} bytes from or to root {}", root - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_tells_the_call() {
+        assert_eq!(name(of(&Call::Barrier, 0)), "MPI_Barrier");
+        let buf = crate::datatype::Buf::IN_PLACE;
+        let bcast = of(&Call::Bcast { buf, root: 3 }, 24);
+        assert_eq!(name(bcast), "MPI_Bcast of 24 bytes from or to root 3");
+        assert_ne!(bcast, of(&Call::Bcast { buf, root: 2 }, 24));
+        assert_eq!(name(u64::MAX), "another operation of 1099511627775 bytes from or to root 65534");
+    }
+}
