@@ -31,6 +31,8 @@ int main(int argc, char **argv)
     CHECK(argc == 3);
     CHECK(MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_INFO_NULL, &file)
           == MPI_SUCCESS);
+    /* All have the file before one dies. */
+    MPI_Barrier(MPI_COMM_WORLD);
     after.it_value.tv_usec = atoi(argv[2]);
     if (rank == size - 1 && after.it_value.tv_usec > 0) {
         signal(SIGALRM, die);

@@ -234,8 +234,12 @@ impl Collective {
         Collective { function, port, step: Step::Ask, core: Arc::clone(core), file, tag, frees: None }
     }
 
-    /// Starts the messages of a step.
+    /// Starts the messages of a step; none if a process of the group is known to have failed. The
+    /// others may have given up in another call, whose messages these would meet.
     fn begin(&self, vci: &mut Vci, messages: Vec<Message>) -> Step {
+        if let Some(e) = self.lost(vci) {
+            return Step::Messages(Vec::new(), Some(e));
+        }
         let (mut pending, mut failed) = (Vec::with_capacity(messages.len()), None);
         for message in messages {
             let place = |rank: usize| self.core.group().place(rank as u32).unwrap_or(0).cast_signed();
