@@ -17,6 +17,10 @@ const CROWDED_POLLS: u32 = 2;
 /// Times in a row that each of the threads that wait does so. Then one of them polls for all.
 const RESTS: u32 = 64;
 
+/// Rests for which a thread that sleeps for all stays awake when another thread has called. Threads
+/// that follow look now and then, so it is little.
+const AWAKE: u32 = 16;
+
 /// The end of one part of a wait.
 enum Part<T> {
     /// The result of the wait.
@@ -44,6 +48,16 @@ fn look<T>(
         return Part::Call(call);
     }
     ready(vci, objects, requests).map_or(Part::Again, Part::Ready)
+}
+
+/// Empty polls before a thread lets another one have its core.
+fn polls_of(vci: &Vci) -> u32 {
+    if vci.shares_cores() { CROWDED_POLLS } else { POLLS }
+}
+
+/// A count that changes when something that a thread may wait for has happened.
+fn news(vci: &Vci, requests: &Requests) -> u64 {
+    vci.busy_polls().wrapping_add(requests.ended_tasks())
 }
 
 impl Mpi {
@@ -104,14 +118,15 @@ impl Mpi {
                 None => sleeps += 1,
             }
         };
+        let before_sleep = self.with(|s| Ok(s.dev.polls_before_rest() / polls_of(&s.dev)))?;
         loop {
             let part = self.with_turn(|s| self.wait_briefly(s, ready, rests))?;
             if !matches!(part, Part::Again) || *rests < RESTS {
                 return Ok(part);
             }
-            // A thread that calls finds this one awake for some time.
+            // A thread that calls finds this one awake for a moment.
             if self.is_wanted() {
-                *rests = RESTS;
+                *rests = (*rests).min(before_sleep).saturating_sub(AWAKE).max(RESTS);
             }
             std::thread::yield_now();
         }
@@ -123,17 +138,17 @@ impl Mpi {
     fn wait_briefly<T>(&self, s: &mut State, ready: &mut impl Ready<T>, rests: &mut u32) -> Result<Part<T>> {
         let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;
-        let most = if vci.shares_cores() { CROWDED_POLLS } else { POLLS };
+        let most = polls_of(vci);
         let before = if *rests < RESTS { 0 } else { rests.saturating_mul(most) };
-        let (mut part, mut asked, mut empty, mut seen) = (Part::Again, 0, 0, vci.busy_polls());
+        let (mut part, mut asked, mut empty, mut seen) = (Part::Again, 0, 0, news(vci, requests));
         *rests = rests.saturating_add(1);
         vci.go_on_waiting(before, Time::NEVER, |vci| {
             part = look(vci, objects, requests, ready);
             if !matches!(part, Part::Again) {
                 return true;
             }
-            if seen != vci.busy_polls() {
-                seen = vci.busy_polls();
+            if seen != news(vci, requests) {
+                seen = news(vci, requests);
                 self.turns().tell();
                 (*rests, empty) = (0, 0);
             } else if asked > 0 {
@@ -150,14 +165,14 @@ impl Mpi {
     fn wait_part<T>(&self, s: &mut State, ready: &mut impl Ready<T>) -> Result<Part<T>> {
         let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;
-        let (mut part, mut asked, mut seen) = (Part::Again, 0, vci.busy_polls());
+        let (mut part, mut asked, mut seen) = (Part::Again, 0, news(vci, requests));
         vci.wait_until(Time::NEVER, |vci| {
             part = look(vci, objects, requests, ready);
             if !matches!(part, Part::Again) {
                 return true;
             }
-            if seen != vci.busy_polls() {
-                seen = vci.busy_polls();
+            if seen != news(vci, requests) {
+                seen = news(vci, requests);
                 self.turns().tell();
             }
             asked += 1;

@@ -173,6 +173,12 @@ impl Vci {
         self.waiting.kept_awake = true;
     }
 
+    /// Empty polls in a row after which a wait yields its core, or sleeps.
+    #[inline]
+    pub fn polls_before_rest(&self) -> u32 {
+        self.waiting.spin
+    }
+
     /// Empty polls since the last event, after one more poll.
     #[inline]
     pub(super) fn idle_after(&mut self, idle: u32, busy: bool) -> u32 {

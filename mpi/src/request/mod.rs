@@ -69,6 +69,7 @@ pub(crate) struct Requests {
     pub table: Table<Request, Entry>,
     /// Those whose task is not over.
     tasks: Vec<Request>,
+    ended_tasks: u64,
 }
 
 impl Requests {
@@ -128,7 +129,14 @@ impl Requests {
         None
     }
 
+    /// Tasks that have ended, for who looks whether one has since.
+    #[inline]
+    pub(crate) fn ended_tasks(&self) -> u64 {
+        self.ended_tasks
+    }
+
     fn end_task(&mut self, request: Request, task: Box<dyn Task>, result: Result<Status>) {
+        self.ended_tasks += 1;
         let Some(entry) = self.table.find_mut(request) else { return };
         entry.task_over(task, result);
         if entry.freed {

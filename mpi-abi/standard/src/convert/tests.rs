@@ -20,6 +20,7 @@ fn all_predefined_handles_come_back() {
     let kinds = [
         Kind::COMM,
         Kind::ERRHANDLER,
+        Kind::FILE,
         Kind::GROUP,
         Kind::INFO,
         Kind::MESSAGE,
