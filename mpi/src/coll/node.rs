@@ -82,15 +82,14 @@ pub fn barrier(b: &mut Builder) {
         for rank in others(b) {
             b.await_post(rank, 0);
         }
-        b.release(1);
-        return b.takes_slots(1, 0);
-    }
-    for child in CHILDREN * b.me + 1..(CHILDREN * (b.me + 1) + 1).min(b.n) {
-        b.await_post(child, 0);
-    }
-    publish(b, 0, None);
-    if b.me != 0 {
-        b.await_post(0, 0);
+    } else {
+        for child in CHILDREN * b.me + 1..(CHILDREN * (b.me + 1) + 1).min(b.n) {
+            b.await_post(child, 0);
+        }
+        publish(b, 0, None);
+        if b.me != 0 {
+            b.await_post(0, 0);
+        }
     }
     b.release(1);
     b.takes_slots(1, 0)

@@ -81,14 +81,11 @@ impl<R: Copy> NodeRun<R> {
                     (waited, _) => waited,
                 }
             }
-            Step::AwaitRoom { slot } => match node.awaited_release(lane, place.slot(slot)) {
-                None if self.nap.is_none() => Outcome::Done,
+            Step::AwaitRoom { slot } => match (node.awaited_release(lane, place.slot(slot)), self.nap) {
+                (None, None) => Outcome::Done,
                 // The note is taken back first.
-                None => match self.nap.map(|nap| nap.awaited) {
-                    Some(awaited) => self.wait_for(node, place, awaited, true, signature, wire),
-                    None => Outcome::Done,
-                },
-                Some(awaited) => self.wait_for(node, place, awaited, false, signature, wire),
+                (None, Some(nap)) => self.wait_for(node, place, nap.awaited, true, signature, wire),
+                (Some(awaited), _) => self.wait_for(node, place, awaited, false, signature, wire),
             },
             _ => Outcome::Done,
         }
