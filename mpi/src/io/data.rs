@@ -223,7 +223,7 @@ impl OpenFile {
     /// Checks an access.
     ///
     /// # Errors
-    /// What the file's mode or view does not permit.
+    /// An access that the file's mode or view does not permit.
     pub(super) fn checked(
         &self,
         way: Way,

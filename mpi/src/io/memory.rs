@@ -43,7 +43,7 @@ pub(super) fn runs(desc: &TypeDesc) -> Vec<Run> {
 /// Gives what is left of the memory of a write to `each`, in pieces in packed order.
 ///
 /// # Errors
-/// That of `each`, which ends it.
+/// The error of `each`, which ends it.
 pub(super) fn for_each_out(data: &mut Segment, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     if let Some((at, len)) = data.as_contig() {
         // SAFETY: the memory is lent to the operation, in which nobody writes to it.
@@ -62,7 +62,7 @@ pub(super) fn for_each_out(data: &mut Segment, mut each: impl FnMut(&[u8]) -> Re
 /// less than a piece. Returns the bytes that were filled.
 ///
 /// # Errors
-/// That of `each`, which ends it.
+/// The error of `each`, which ends it.
 pub(super) fn for_each_in(
     data: &mut Segment,
     mut each: impl FnMut(&mut [u8]) -> Result<usize>,

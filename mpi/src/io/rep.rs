@@ -15,7 +15,7 @@ pub trait UserDatarep: Send + Sync {
     /// Returns the bytes that an element of a predefined type has in a file.
     ///
     /// # Errors
-    /// What the program's function returns.
+    /// The error that the program's function returns.
     fn extent(&self, datatype: Datatype) -> Result<i64>;
 
     /// Returns true if data is converted when it is read, or when it is written. Otherwise it is in
@@ -28,7 +28,7 @@ pub trait UserDatarep: Send + Sync {
     /// `memory` has so many elements of the type, and `file` as many in the representation.
     ///
     /// # Errors
-    /// What the program's function returns.
+    /// The error that the program's function returns.
     unsafe fn read(&self, memory: *mut u8, datatype: Datatype, count: i64, file: *mut u8) -> Result<()>;
 
     /// Sets `file` to what `count` elements in memory are.
@@ -37,7 +37,7 @@ pub trait UserDatarep: Send + Sync {
     /// As for [`UserDatarep::read`].
     ///
     /// # Errors
-    /// What the program's function returns.
+    /// The error that the program's function returns.
     unsafe fn write(&self, memory: *mut u8, datatype: Datatype, count: i64, file: *mut u8) -> Result<()>;
 }
 
@@ -64,7 +64,7 @@ impl Rep {
     /// Returns a type as the file has it. Nothing may be locked.
     ///
     /// # Errors
-    /// What the program's function returns, or a size that it cannot be.
+    /// The error that the program's function returns, or a size that it cannot be.
     pub(super) fn in_file(&self, desc: &Arc<TypeDesc>) -> Result<Arc<TypeDesc>> {
         match self {
             Rep::Native => Ok(Arc::clone(desc)),
@@ -130,7 +130,7 @@ impl Converted {
     /// memory that are set. Nothing may be locked.
     ///
     /// # Errors
-    /// What the program's function returns.
+    /// The error that the program's function returns.
     pub(super) fn set(&self, file: &mut [u8]) -> Result<usize> {
         let Rep::User(functions) = &self.rep else { return Ok(self.memory.set_external(file)) };
         let whole = (file.len() as u64).checked_div(self.element).unwrap_or(0);

@@ -28,7 +28,7 @@ impl Shared {
     /// Replaces the pointer by what `next` makes of it. Returns what it was.
     ///
     /// # Errors
-    /// That of `next`; if there is no pointer; what the file system says.
+    /// The error of `next`; if there is no pointer; what the file system says.
     pub(super) fn update(&self, next: impl FnOnce(u64) -> Result<u64>) -> Result<u64> {
         match self {
             Shared::Own(place) => {

@@ -59,7 +59,7 @@ impl View {
     /// Creates a view. Functions of the program are called, so nothing may be locked.
     ///
     /// # Errors
-    /// What those functions return; a filetype that is not made of etypes, or whose displacements
+    /// The errors of those functions; a filetype that is not made of etypes, or whose displacements
     /// are negative or decrease.
     pub(super) fn new(
         disp: u64,
