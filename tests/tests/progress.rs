@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ch3_shim::Config;
 use ch3_shim::{Builder, Device, HelperStats, Mode, Multiple, Request};
@@ -199,6 +199,20 @@ fn shared_memory_needs_no_helper() {
     );
 }
 
+/// The counts of a helper once it rests: one that looks for something to send does so every
+/// millisecond.
+fn at_rest(dev: &Device) -> HelperStats {
+    let begun = Instant::now();
+    loop {
+        let stats = dev.helper_stats();
+        std::thread::sleep(Duration::from_millis(50));
+        if dev.helper_stats() == stats {
+            return stats;
+        }
+        assert!(begun.elapsed() < LIMIT, "rounds of a helper that has nothing to do: {stats:?}");
+    }
+}
+
 /// The helper is woken once for all that stays staged, and rests when it is sent.
 #[test]
 fn the_helper_rests_while_nothing_is_staged() {
@@ -218,19 +232,20 @@ fn the_helper_rests_while_nothing_is_staged() {
                 return;
             }
             let world = dev.world();
-            let idle = dev.helper_stats();
-            for round in 1..=5 {
+            let mut before = at_rest(dev);
+            let mut fewest = u64::MAX;
+            for _ in 0..5 {
                 let reqs: Vec<Request> =
                     (0..3).map(|n| dev.isend(vec![n; 8], 1, 1, world).expect("isend")).collect();
                 assert!(hear(&got, LIMIT));
-                // It may be on its way to rest.
-                std::thread::sleep(Duration::from_millis(20));
-                let stats = dev.helper_stats();
-                assert!(stats.wakes <= idle.wakes + round, "{stats:?} after {idle:?}");
-                std::thread::sleep(Duration::from_millis(50));
-                assert_eq!(dev.helper_stats(), stats, "rounds of a helper that has nothing to do");
+                let after = at_rest(dev);
+                // If this thread loses its core between two of them, each may wake the helper.
+                let wakes = after.wakes - before.wakes;
+                assert!(wakes <= 3, "{after:?} after {before:?}");
+                (fewest, before) = (fewest.min(wakes), after);
                 dev.wait_all(reqs).expect("the sends");
             }
+            assert!(fewest <= 1, "each of the messages wakes it");
             say(&all);
         },
     );
