@@ -29,6 +29,7 @@
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
 //! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`] and `io`, which has files.
 
+mod accelerator;
 pub mod anytime;
 pub mod attr;
 mod buffers;

@@ -1,7 +1,7 @@
 //! Programs of our own on the MPI library.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use netmod_tests::factory::{NetmodFactory, Ofi};
@@ -133,6 +133,34 @@ fn messages_of_every_length_over_each_netmod() {
 #[test]
 fn errors_of_requests_go_to_the_handler_of_their_communicator() {
     ok("errors_of_requests_go_to_the_handler_of_their_communicator", "handlers.c", "handlers", 2);
+}
+
+/// Compiles the runtime of an accelerator that does not exist, under a name that is known.
+fn fake_runtime(name: &str) -> PathBuf {
+    let folder = prefix().file("programs");
+    std::fs::create_dir_all(&folder).expect("a folder for programs");
+    let (library, new) = (folder.join(name), folder.join(format!("{name}.{}", std::process::id())));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/runtime.c");
+    let mut compile = Command::new("cc");
+    compile.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&new).arg(source);
+    assert!(compile.status().expect("a compiler").success(), "{name}");
+    std::fs::rename(new, &library).expect("a library in its place");
+    library
+}
+
+#[test]
+fn memory_of_accelerators_is_refused() {
+    let test = "memory_of_accelerators_is_refused";
+    let runtimes =
+        [("libcuda.so.1", "CUDA"), ("libamdhip64.so.6", "HIP"), ("libze_loader.so.1", "Level Zero")];
+    for (file, name) in runtimes {
+        let library = fake_runtime(file);
+        for abi in Abi::ALL {
+            let program = prefix().compiled_for(abi, "accelerator.c");
+            let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
+            run(job.arg(&library).arg(name)).expect_ok("accelerator", 2);
+        }
+    }
 }
 
 #[test]

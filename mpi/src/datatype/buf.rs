@@ -10,6 +10,7 @@ use netmod_core::{Datatype as Layout, RxBytes, Segment};
 
 use super::basic::plain_size;
 use super::{TypeDesc, Types};
+use crate::accelerator;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 
@@ -76,7 +77,7 @@ impl Buf {
     pub(crate) fn plain(&self) -> Option<Segment> {
         let size = plain_size(self.datatype)?;
         let count = u32::try_from(self.count).ok()? as usize;
-        let is_address = !self.at.is_null() && !self.is_in_place();
+        let is_address = !self.at.is_null() && !self.is_in_place() && accelerator::is_accessible(self.at);
         // SAFETY: the memory is lent by `Buf::new`, and elements of this type are so long.
         is_address.then(|| unsafe { Segment::contig(self.at, count * size) })
     }
@@ -163,8 +164,8 @@ impl Types {
     /// Returns the type of a buffer whose elements may be moved.
     ///
     /// # Errors
-    /// As [`Types::committed`]; [`Class::BUFFER`] if the address is null though there is data, or
-    /// if it is `MPI_IN_PLACE`.
+    /// As [`Types::committed`]; [`Class::BUFFER`] if the address is null though there is data, if
+    /// it is `MPI_IN_PLACE`, or if the first byte is an accelerator's.
     #[inline]
     pub fn checked(&self, buf: &Buf) -> Result<&Arc<TypeDesc>> {
         if buf.is_in_place() {
@@ -173,6 +174,9 @@ impl Types {
         let desc = self.committed(buf.datatype, buf.count)?;
         if buf.at.is_null() && buf.count > 0 && desc.size() > 0 && desc.is_plain() {
             return Err(no_address(buf));
+        }
+        if buf.count > 0 && desc.size() > 0 {
+            accelerator::check(buf.at.wrapping_offset(desc.true_lb() as isize))?;
         }
         Ok(desc)
     }

@@ -5,6 +5,7 @@
 //! called by mistake.
 
 #![allow(unsafe_code)]
+mod loaded;
 mod signals;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use core::ffi::{CStr, c_void};
 use std::ffi::CString;
 use std::path::Path;
 
+pub use loaded::{Loaded, begins, loaded, loads};
 use signals::Signals;
 
 /// The reason why a library is not loaded.

@@ -1,6 +1,6 @@
 //! Tests with libraries that every system has, and with one that does not exist.
 
-use super::{OpenError, Shared};
+use super::{OpenError, Shared, begins, loaded, loads};
 use std::path::Path;
 
 #[test]
@@ -26,4 +26,18 @@ fn symbols_are_found_by_version_and_without() {
         assert!(library.symbol(c"memcpy", c"GLIBC_2.2.5").is_some_and(|old| old != plain));
     }
     assert_eq!(library.symbol(c"no_such_function", c"GLIBC_2.14"), None);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_of_the_process_are_known() {
+    let before = loads();
+    assert!(before > 0);
+    let here = files_of_the_process_are_known as fn() as usize;
+    let files = loaded();
+    let program = files.iter().find(|file| file.has(here)).expect("this program");
+    assert!(program.path().as_os_str().is_empty());
+    let library = files.iter().find(|file| begins(file.path(), "libc.so")).expect("the C library");
+    assert!(!library.has(here) && library.has(libc::getpid as *const () as usize));
+    assert_eq!(Shared::open(library.path()).map(|_| loads()), Ok(before), "it was loaded already");
 }
