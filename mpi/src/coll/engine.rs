@@ -171,7 +171,8 @@ impl<R: Copy> Active<R> {
                     let bytes = into.bytes();
                     self.started(begun, Some(bytes));
                 }
-                Step::Copy { .. } | Step::Reduce { .. } if self.failed.is_some() => {}
+                Step::Copy { .. } | Step::Reduce { .. } | Step::ReduceApart { .. }
+                    if self.failed.is_some() => {}
                 Step::Copy { from, into } if from.bytes() != into.bytes() => {
                     self.failed.get_or_insert(other_block(from.bytes(), into.bytes()));
                 }
@@ -180,6 +181,15 @@ impl<R: Copy> Active<R> {
                     Reducer::Kernel(kernel) => self.memory.reduce(*kernel, from, into),
                     Reducer::User(function, datatype) => {
                         let work = self.memory.work(Arc::clone(function), *datatype, from, into);
+                        return Advance::UserOp(work);
+                    }
+                    Reducer::None => debug_assert!(false, "a reduction without an operation"),
+                },
+                Step::ReduceApart { left, right, into } => match &self.reducer {
+                    Reducer::Kernel(kernel) => self.memory.reduce_apart(*kernel, left, right, into),
+                    Reducer::User(function, datatype) => {
+                        self.memory.copy(right, into);
+                        let work = self.memory.work(Arc::clone(function), *datatype, left, into);
                         return Advance::UserOp(work);
                     }
                     Reducer::None => debug_assert!(false, "a reduction without an operation"),

@@ -215,15 +215,31 @@ impl Memory {
 
     /// Does a predefined operation.
     pub fn reduce(&mut self, kernel: Kernel, from: &Data, into: &Data) {
-        let (input, inout) = (self.address(from), self.address(into));
-        let desc = self.desc(into.elem.ty);
-        let gap = (desc.extent() - desc.true_extent()).max(0) as usize;
-        let len = (into.count * desc.extent() as usize).saturating_sub(gap);
+        let (input, inout, len) = (self.address(from), self.address(into), self.span(into));
         // SAFETY: both are so many elements of a predefined type, by `Memory::new`, and the
         // operands of a step do not overlap.
         let (input, inout) =
             unsafe { (slice::from_raw_parts(input, len), slice::from_raw_parts_mut(inout, len)) };
-        kernel(input, inout);
+        kernel.combine(input, inout);
+    }
+
+    /// Does a predefined operation whose result is elsewhere.
+    pub fn reduce_apart(&mut self, kernel: Kernel, left: &Data, right: &Data, into: &Data) {
+        let (left, right, len) = (self.address(left), self.address(right), self.span(into));
+        let result = self.address(into);
+        // SAFETY: as for `reduce`; the result overlaps neither operand.
+        let (left, right, result) = unsafe {
+            let operands = (slice::from_raw_parts(left, len), slice::from_raw_parts(right, len));
+            (operands.0, operands.1, slice::from_raw_parts_mut(result, len))
+        };
+        kernel.combine_into(left, right, result);
+    }
+
+    /// Returns the bytes from the first to the last of elements of a predefined type.
+    fn span(&self, data: &Data) -> usize {
+        let desc = self.desc(data.elem.ty);
+        let gap = (desc.extent() - desc.true_extent()).max(0) as usize;
+        (data.count * desc.extent() as usize).saturating_sub(gap)
     }
 
     /// Returns the call of a user's operation.

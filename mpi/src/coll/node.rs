@@ -188,6 +188,33 @@ pub fn alltoall(b: &mut Builder, from: Option<Data>, into: Data) {
     b.takes_slots(1, bytes as u64)
 }
 
+/// A reduction of operands that come from the last to the first.
+struct Fold {
+    result: Data,
+    /// The right operand: the last one, or the result so far.
+    right: Option<Data>,
+}
+
+impl Fold {
+    fn into(result: Data) -> Fold {
+        Fold { result, right: None }
+    }
+
+    /// Combines the next operand, which is the result's memory only if it comes first.
+    fn add(&mut self, b: &mut Builder, operand: Data) {
+        match self.right.replace(self.result) {
+            None => self.right = Some(operand),
+            Some(right) => b.reduce_into(operand, right, self.result),
+        }
+    }
+
+    fn end(self, b: &mut Builder) {
+        if let Some(right) = self.right {
+            b.copy(right, self.result);
+        }
+    }
+}
+
 /// Operands of a reduction in slots, which are used there if they are one run of bytes.
 struct Operands {
     elem: Elem,
@@ -200,14 +227,19 @@ impl Operands {
         Operands { elem, room }
     }
 
-    /// Returns the operand in `bytes` of a slot, with `count` elements.
-    fn operand(&self, b: &mut Builder, bytes: Data, count: usize) -> Data {
+    /// Combines the next operand, which is the bytes of a slot.
+    fn add(&self, b: &mut Builder, fold: &mut Fold, bytes: Data) {
+        let count = fold.result.count;
         match self.room {
-            None => Data { count, elem: self.elem, ..bytes },
+            None => fold.add(b, Data { count, elem: self.elem, ..bytes }),
+            Some(_) if fold.right.is_none() => {
+                b.copy(bytes, fold.result);
+                fold.right = Some(fold.result);
+            }
             Some(room) => {
                 let room = room.part(0, count);
                 b.copy(bytes, room);
-                room
+                fold.add(b, room);
             }
         }
     }
@@ -216,20 +248,18 @@ impl Operands {
     /// of this process, `mine`, is in a slot, too: in place the result overwrites it.
     fn fold(&self, b: &mut Builder, ranks: Range<usize>, number: usize, mine: Data, result: Data) {
         let bytes = result.bytes();
+        let mut fold = Fold::into(result);
         for rank in ranks.clone().rev() {
             if rank != b.me {
                 b.await_post(rank, number as u32);
             }
-            let there = slot(rank, number, bytes);
-            if rank + 1 == ranks.end {
-                b.copy(if rank == b.me { mine } else { there }, result);
-            } else if rank == b.me && mine != result {
-                b.reduce(mine, result);
+            if rank == b.me && (mine != result || rank + 1 == ranks.end) {
+                fold.add(b, mine);
             } else {
-                let operand = self.operand(b, there, result.count);
-                b.reduce(operand, result);
+                self.add(b, &mut fold, slot(rank, number, bytes));
             }
         }
+        fold.end(b);
     }
 }
 
@@ -291,13 +321,14 @@ pub fn reduce(b: &mut Builder, root: usize, op: OpFacts, mine: Data, result: Opt
 /// Combines the operands in slots and this process's own, which is not in one, into `acc`.
 fn fold_beside(b: &mut Builder, number: usize, mine: Data, acc: Data) {
     let there = |rank: usize| Data { base: slot(rank, number, mine.bytes()).base, at: 0, ..mine };
+    let mut fold = Fold::into(acc);
     for rank in (0..b.n).rev() {
         if rank != b.me {
             b.await_post(rank, number as u32);
         }
-        let operand = if rank == b.me { mine } else { there(rank) };
-        if rank + 1 == b.n { b.copy(operand, acc) } else { b.reduce(operand, acc) }
+        fold.add(b, if rank == b.me { mine } else { there(rank) });
     }
+    fold.end(b);
 }
 
 /// Combines vectors in pieces, of which each process combines one slice. `take` is given each slice
@@ -327,6 +358,7 @@ fn in_slices(b: &mut Builder, mine: Data, mut take: impl FnMut(&mut Builder, Dat
         let own = share(piece.len(), n, me);
         let acc = there(me, 2 * i + 1).part(own.start, own.len());
         b.await_room(2 * i as u32 + 1);
+        let mut fold = Fold::into(acc);
         for rank in (0..n).rev() {
             let operand = if rank == me {
                 mine.part(piece.start + own.start, own.len())
@@ -334,8 +366,9 @@ fn in_slices(b: &mut Builder, mine: Data, mut take: impl FnMut(&mut Builder, Dat
                 b.await_post(rank, 2 * i as u32);
                 there(rank, 2 * i).part(own.start, own.len())
             };
-            if rank + 1 == n { b.copy(operand, acc) } else { b.reduce(operand, acc) }
+            fold.add(b, operand);
         }
+        fold.end(b);
         b.post(2 * i as u32 + 1);
         take(b, acc, piece.start + own.start..piece.start + own.end);
         for rank in others(b) {
@@ -356,17 +389,14 @@ pub fn reduce_scatter(b: &mut Builder, mine: Data, own: Data, before: usize) {
     publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
     let size = own.elem.size;
     let part = |rank: usize| slot(rank, 0, bytes).range(before * size..(before + own.count) * size);
+    let mut fold = Fold::into(own);
     for rank in (0..b.n).rev() {
         if rank != b.me {
             b.await_post(rank, 0);
         }
-        if rank + 1 == b.n {
-            b.copy(part(rank), own);
-        } else {
-            let operand = operands.operand(b, part(rank), own.count);
-            b.reduce(operand, own);
-        }
+        operands.add(b, &mut fold, part(rank));
     }
+    fold.end(b);
     b.release(1);
     b.takes_slots(1, bytes as u64)
 }

@@ -121,6 +121,15 @@ pub enum Step {
         /// The right operand and result.
         into: Data,
     },
+    /// Sets `into`, which is neither operand, to `left op right`.
+    ReduceApart {
+        /// The left operand.
+        left: Data,
+        /// The right operand.
+        right: Data,
+        /// The result.
+        into: Data,
+    },
     /// Copies data.
     Copy {
         /// From here.
@@ -263,6 +272,15 @@ impl Builder {
     pub fn reduce(&mut self, from: Data, into: Data) {
         if into.bytes() > 0 {
             self.schedule.steps.push(Step::Reduce { from, into });
+        }
+    }
+
+    /// Sets `into` to `left op right`, of which `right` may be the same.
+    pub fn reduce_into(&mut self, left: Data, right: Data, into: Data) {
+        if right == into {
+            self.reduce(left, into);
+        } else if into.bytes() > 0 {
+            self.schedule.steps.push(Step::ReduceApart { left, right, into });
         }
     }
 

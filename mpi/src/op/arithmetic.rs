@@ -1,7 +1,10 @@
 //! Loops of the operations over numbers and truth values.
 
+use core::marker::PhantomData;
+
 use super::f128::F128;
 use super::half::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use super::wide::{self, Loop, Vectors};
 use super::x87::F80;
 use super::{Builtin, Kernel};
 use crate::datatype::basic::Repr;
@@ -13,12 +16,15 @@ trait Value: Copy {
     /// Writes it.
     fn store(self, bytes: &mut [u8]);
     const SIZE: usize;
+    /// True if the processor has vectors of such values.
+    const IN_VECTORS: bool;
 }
 
 macro_rules! values {
     ($($t:ty),*) => {$(
         impl Value for $t {
             const SIZE: usize = size_of::<$t>();
+            const IN_VECTORS: bool = size_of::<$t>() <= 8;
             #[inline(always)]
             fn load(bytes: &[u8]) -> $t {
                 let mut one = [0; size_of::<$t>()];
@@ -41,6 +47,7 @@ struct Half<const BRAIN: bool>(f32);
 
 impl<const BRAIN: bool> Value for Half<BRAIN> {
     const SIZE: usize = 2;
+    const IN_VECTORS: bool = true;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         let bits = u16::load(bytes);
@@ -54,6 +61,7 @@ impl<const BRAIN: bool> Value for Half<BRAIN> {
 
 impl Value for F80 {
     const SIZE: usize = 16;
+    const IN_VECTORS: bool = false;
     #[inline(always)]
     fn load(bytes: &[u8]) -> F80 {
         F80(u128::load(bytes))
@@ -66,6 +74,7 @@ impl Value for F80 {
 
 impl Value for F128 {
     const SIZE: usize = 16;
+    const IN_VECTORS: bool = false;
     #[inline(always)]
     fn load(bytes: &[u8]) -> F128 {
         F128(u128::load(bytes))
@@ -175,29 +184,61 @@ impl Number for F128 {
     }
 }
 
-/// Combines the elements of two arrays.
-#[inline(always)]
-fn each<T: Value>(input: &[u8], inout: &mut [u8], f: impl Fn(T, T) -> T) {
-    let pairs = input.chunks_exact(T::SIZE).zip(inout.chunks_exact_mut(T::SIZE));
-    for (a, b) in pairs {
-        f(T::load(a), T::load(b)).store(b);
+/// A loop that combines elements of a type by an operation.
+struct Each<T, O>(PhantomData<(T, O)>);
+
+impl<T: Value, O: Combine<T>> Loop for Each<T, O> {
+    #[inline(always)]
+    fn in_place(input: &[u8], inout: &mut [u8]) {
+        for (a, b) in input.chunks_exact(T::SIZE).zip(inout.chunks_exact_mut(T::SIZE)) {
+            O::combine(T::load(a), T::load(b)).store(b);
+        }
+    }
+
+    #[inline(always)]
+    fn apart(left: &[u8], right: &[u8], result: &mut [u8]) {
+        let operands = left.chunks_exact(T::SIZE).zip(right.chunks_exact(T::SIZE));
+        for ((a, b), c) in operands.zip(result.chunks_exact_mut(T::SIZE)) {
+            O::combine(T::load(a), T::load(b)).store(c);
+        }
     }
 }
 
-fn sum<T: Number>(a: &[u8], b: &mut [u8]) {
-    each::<T>(a, b, T::plus);
+/// An operation on two elements.
+trait Combine<T> {
+    fn combine(x: T, y: T) -> T;
 }
 
-fn product<T: Number>(a: &[u8], b: &mut [u8]) {
-    each::<T>(a, b, T::times);
+/// Writes operations on elements that have a trait.
+macro_rules! operations {
+    ($trait:ident; $($name:ident: |$x:ident, $y:ident| $result:expr;)*) => {$(
+        struct $name;
+
+        impl<T: $trait> Combine<T> for $name {
+            #[inline(always)]
+            fn combine($x: T, $y: T) -> T {
+                $result
+            }
+        }
+    )*};
 }
 
-fn max<T: Number>(a: &[u8], b: &mut [u8]) {
-    each::<T>(a, b, |x, y| if x.exceeds(y) { x } else { y });
+operations! {
+    Number;
+    Sum: |x, y| x.plus(y);
+    Product: |x, y| x.times(y);
+    Max: |x, y| if x.exceeds(y) { x } else { y };
+    Min: |x, y| if y.exceeds(x) { x } else { y };
 }
 
-fn min<T: Number>(a: &[u8], b: &mut [u8]) {
-    each::<T>(a, b, |x, y| if y.exceeds(x) { x } else { y });
+operations! {
+    Bits;
+    BitAnd: |x, y| x.and(y);
+    BitOr: |x, y| x.or(y);
+    BitXor: |x, y| x.xor(y);
+    And: |x, y| T::truth(x.is_true() & y.is_true());
+    Or: |x, y| T::truth(x.is_true() | y.is_true());
+    Xor: |x, y| T::truth(x.is_true() ^ y.is_true());
 }
 
 /// A complex number: real and imaginary part.
@@ -206,6 +247,7 @@ struct Complex<T>(T, T);
 
 impl<T: Value> Value for Complex<T> {
     const SIZE: usize = 2 * T::SIZE;
+    const IN_VECTORS: bool = T::IN_VECTORS;
     #[inline(always)]
     fn load(bytes: &[u8]) -> Self {
         let (re, im) = bytes.split_at(T::SIZE);
@@ -219,10 +261,13 @@ impl<T: Value> Value for Complex<T> {
     }
 }
 
-fn complex_product<T: Number>(a: &[u8], b: &mut [u8]) {
-    each::<Complex<T>>(a, b, |x, y| {
+struct ComplexProduct;
+
+impl<T: Number> Combine<Complex<T>> for ComplexProduct {
+    #[inline(always)]
+    fn combine(x: Complex<T>, y: Complex<T>) -> Complex<T> {
         Complex(x.0.times(y.0).minus(x.1.times(y.1)), x.0.times(y.1).plus(x.1.times(y.0)))
-    });
+    }
 }
 
 /// Bits and truth values, which only depend on the size.
@@ -253,65 +298,79 @@ macro_rules! bits {
 
 bits!(u8, u16, u32, u64, u128);
 
-fn of_bits<T: Bits>(op: Builtin) -> Option<Kernel> {
-    Some(match op {
-        Builtin::Band => |a, b| each::<T>(a, b, T::and),
-        Builtin::Bor => |a, b| each::<T>(a, b, T::or),
-        Builtin::Bxor => |a, b| each::<T>(a, b, T::xor),
-        Builtin::Land => |a, b| each::<T>(a, b, |x, y| T::truth(x.is_true() & y.is_true())),
-        Builtin::Lor => |a, b| each::<T>(a, b, |x, y| T::truth(x.is_true() | y.is_true())),
-        Builtin::Lxor => |a, b| each::<T>(a, b, |x, y| T::truth(x.is_true() ^ y.is_true())),
-        _ => return None,
-    })
+/// The maker of the loops of one operation, with vectors of which some are longer.
+#[derive(Clone, Copy)]
+struct Loops {
+    op: Builtin,
+    vectors: Vectors,
 }
 
-fn of_number<T: Number>(op: Builtin) -> Option<Kernel> {
-    Some(match op {
-        Builtin::Sum => sum::<T>,
-        Builtin::Prod => product::<T>,
-        Builtin::Max => max::<T>,
-        Builtin::Min => min::<T>,
-        _ => return None,
-    })
-}
+impl Loops {
+    fn of<T: Value, O: Combine<T>>(self) -> Kernel {
+        wide::kernel::<Each<T, O>>(if T::IN_VECTORS { self.vectors } else { Vectors::Common })
+    }
 
-fn of_complex<T: Number>(op: Builtin) -> Option<Kernel> {
-    Some(match op {
-        // The sum of the parts.
-        Builtin::Sum => sum::<T>,
-        Builtin::Prod => complex_product::<T>,
-        _ => return None,
-    })
-}
+    fn bits<T: Bits>(self) -> Option<Kernel> {
+        Some(match self.op {
+            Builtin::Band => self.of::<T, BitAnd>(),
+            Builtin::Bor => self.of::<T, BitOr>(),
+            Builtin::Bxor => self.of::<T, BitXor>(),
+            Builtin::Land => self.of::<T, And>(),
+            Builtin::Lor => self.of::<T, Or>(),
+            Builtin::Lxor => self.of::<T, Xor>(),
+            _ => return None,
+        })
+    }
 
-fn of_integer<T: Number, B: Bits>(op: Builtin) -> Option<Kernel> {
-    of_number::<T>(op).or_else(|| of_bits::<B>(op))
+    fn number<T: Number>(self) -> Option<Kernel> {
+        Some(match self.op {
+            Builtin::Sum => self.of::<T, Sum>(),
+            Builtin::Prod => self.of::<T, Product>(),
+            Builtin::Max => self.of::<T, Max>(),
+            Builtin::Min => self.of::<T, Min>(),
+            _ => return None,
+        })
+    }
+
+    fn complex<T: Number>(self) -> Option<Kernel> {
+        Some(match self.op {
+            // The sum of the parts.
+            Builtin::Sum => self.of::<T, Sum>(),
+            Builtin::Prod => self.of::<Complex<T>, ComplexProduct>(),
+            _ => return None,
+        })
+    }
+
+    fn integer<T: Number, B: Bits>(self) -> Option<Kernel> {
+        self.number::<T>().or_else(|| self.bits::<B>())
+    }
 }
 
 /// Returns the loop of an operation over values that are read in this way.
-pub(super) fn kernel(op: Builtin, repr: Repr) -> Option<Kernel> {
+pub(super) fn kernel(op: Builtin, repr: Repr, vectors: Vectors) -> Option<Kernel> {
+    let loops = Loops { op, vectors };
     match repr {
-        Repr::I8 => of_integer::<i8, u8>(op),
-        Repr::I16 => of_integer::<i16, u16>(op),
-        Repr::I32 => of_integer::<i32, u32>(op),
-        Repr::I64 => of_integer::<i64, u64>(op),
-        Repr::I128 => of_integer::<i128, u128>(op),
-        Repr::U8 => of_integer::<u8, u8>(op),
-        Repr::U16 => of_integer::<u16, u16>(op),
-        Repr::U32 => of_integer::<u32, u32>(op),
-        Repr::U64 => of_integer::<u64, u64>(op),
-        Repr::U128 => of_integer::<u128, u128>(op),
-        Repr::F16 => of_number::<Half<false>>(op),
-        Repr::Bf16 => of_number::<Half<true>>(op),
-        Repr::F32 => of_number::<f32>(op),
-        Repr::F64 => of_number::<f64>(op),
-        Repr::F80 if F80::WORKS => of_number::<F80>(op),
-        Repr::F128 => of_number::<F128>(op),
-        Repr::ComplexF16 => of_complex::<Half<false>>(op),
-        Repr::ComplexF32 => of_complex::<f32>(op),
-        Repr::ComplexF64 => of_complex::<f64>(op),
-        Repr::ComplexF80 if F80::WORKS => of_complex::<F80>(op),
-        Repr::ComplexF128 => of_complex::<F128>(op),
+        Repr::I8 => loops.integer::<i8, u8>(),
+        Repr::I16 => loops.integer::<i16, u16>(),
+        Repr::I32 => loops.integer::<i32, u32>(),
+        Repr::I64 => loops.integer::<i64, u64>(),
+        Repr::I128 => loops.integer::<i128, u128>(),
+        Repr::U8 => loops.integer::<u8, u8>(),
+        Repr::U16 => loops.integer::<u16, u16>(),
+        Repr::U32 => loops.integer::<u32, u32>(),
+        Repr::U64 => loops.integer::<u64, u64>(),
+        Repr::U128 => loops.integer::<u128, u128>(),
+        Repr::F16 => loops.number::<Half<false>>(),
+        Repr::Bf16 => loops.number::<Half<true>>(),
+        Repr::F32 => loops.number::<f32>(),
+        Repr::F64 => loops.number::<f64>(),
+        Repr::F80 if F80::WORKS => loops.number::<F80>(),
+        Repr::F128 => loops.number::<F128>(),
+        Repr::ComplexF16 => loops.complex::<Half<false>>(),
+        Repr::ComplexF32 => loops.complex::<f32>(),
+        Repr::ComplexF64 => loops.complex::<f64>(),
+        Repr::ComplexF80 if F80::WORKS => loops.complex::<F80>(),
+        Repr::ComplexF128 => loops.complex::<F128>(),
         _ => None,
     }
 }

@@ -1,9 +1,10 @@
 //! Operations of reductions: the predefined ones and those of users.
 //!
-//! [`kernel`] gives the loop of a predefined operation over one predefined type; a loop reads and
-//! writes plain bytes, so that no alignment is asked for, and compiles to vector instructions.
-//! `arithmetic` has the loops over numbers, `pairs` those of MINLOC and MAXLOC; `half`, `x87` and
-//! `f128` have arithmetic that Rust does not have.
+//! [`kernel`] gives the loops of a predefined operation over one predefined type; a loop reads and
+//! writes plain bytes, so that no alignment is asked for, and compiles to vector instructions, with
+//! the longest vectors that the processor has (`wide`). `arithmetic` has the loops over numbers,
+//! `pairs` those of MINLOC and MAXLOC; `half`, `x87` and `f128` have arithmetic that Rust does not
+//! have.
 
 mod arithmetic;
 mod f128;
@@ -13,6 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod user;
+mod wide;
 mod x87;
 
 pub use table::{Ops, Prepared};
@@ -21,6 +23,7 @@ pub use user::UserOp;
 use core::fmt;
 use std::sync::Arc;
 
+use self::wide::Vectors;
 use crate::datatype::basic::{Basic, Kind};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Op;
@@ -102,22 +105,55 @@ impl Builtin {
     }
 }
 
-/// The loop of a predefined operation over one type: `inout = input op inout`, element by element.
-///
-/// Both have the same length, which is that of whole elements at their extent, but for a gap at the
-/// end of the last one.
-pub type Kernel = fn(input: &[u8], inout: &mut [u8]);
+/// A loop with a right operand that becomes the result, and one whose result is elsewhere.
+type InPlace = fn(&[u8], &mut [u8]);
+type Apart = fn(&[u8], &[u8], &mut [u8]);
 
-/// Returns the loop of an operation over a predefined type.
+/// The loops of a predefined operation over one type.
+///
+/// All arrays have the same length, which is that of whole elements at their extent, but for a gap
+/// at the end of the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    in_place: InPlace,
+    /// `None` if it is done in place, after a copy.
+    apart: Option<Apart>,
+}
+
+impl Kernel {
+    /// Sets `inout` to `input op inout`, element by element.
+    #[inline]
+    pub fn combine(self, input: &[u8], inout: &mut [u8]) {
+        (self.in_place)(input, inout);
+    }
+
+    /// Sets `result` to `left op right`, element by element.
+    #[inline]
+    pub fn combine_into(self, left: &[u8], right: &[u8], result: &mut [u8]) {
+        match self.apart {
+            Some(apart) => apart(left, right, result),
+            None => {
+                result.copy_from_slice(right);
+                (self.in_place)(left, result);
+            }
+        }
+    }
+}
+
+/// Returns the loops of an operation over a predefined type.
 ///
 /// # Errors
 /// [`Class::OP`] if MPI does not allow the operation on this type, or if this machine has no
 /// arithmetic for it.
 pub fn kernel(op: Builtin, basic: &Basic) -> Result<Kernel> {
+    kernel_with(op, basic, Vectors::longest())
+}
+
+fn kernel_with(op: Builtin, basic: &Basic, vectors: Vectors) -> Result<Kernel> {
     if !op.takes(basic.kind) {
         return Err(MpiError::new(Class::OP, format!("{} is not defined on {}", op.name(), basic.name)));
     }
-    arithmetic::kernel(op, basic.repr).or_else(|| pairs::kernel(op, basic.repr)).ok_or_else(|| {
+    arithmetic::kernel(op, basic.repr, vectors).or_else(|| pairs::kernel(op, basic.repr)).ok_or_else(|| {
         let text = format!("{} on {}: this machine has no such arithmetic", op.name(), basic.name);
         MpiError::new(Class::OP, text)
     })

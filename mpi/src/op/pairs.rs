@@ -2,7 +2,7 @@
 
 use super::f128::F128;
 use super::x87::F80;
-use super::{Builtin, Kernel};
+use super::{Builtin, InPlace, Kernel};
 use crate::datatype::basic::Repr;
 
 /// Compares two parts of pairs that are kept as bytes: true if the first is less.
@@ -68,7 +68,7 @@ macro_rules! pair {
 
 /// Returns the loop of an operation over pairs that are read in this way.
 pub(super) fn kernel(op: Builtin, repr: Repr) -> Option<Kernel> {
-    Some(match repr {
+    let in_place: InPlace = match repr {
         Repr::F32AndI32 => pair!(op, 4, 4, 4, 8, less_f32, less_i32),
         Repr::F64AndI32 => pair!(op, 8, 8, 4, 16, less_f64, less_i32),
         Repr::I64AndI32 => pair!(op, 8, 8, 4, 16, less_i64, less_i32),
@@ -78,5 +78,6 @@ pub(super) fn kernel(op: Builtin, repr: Repr) -> Option<Kernel> {
         Repr::F32AndF32 => pair!(op, 4, 4, 4, 8, less_f32, less_f32),
         Repr::F64AndF64 => pair!(op, 8, 8, 8, 16, less_f64, less_f64),
         _ => return None,
-    })
+    };
+    Some(Kernel { in_place, apart: None })
 }

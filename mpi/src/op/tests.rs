@@ -1,6 +1,7 @@
 //! Operations on small arrays, and what MPI allows.
 
-use super::{Builtin, Operation, kernel};
+use super::wide::Vectors;
+use super::{Builtin, Operation, kernel, kernel_with};
 use crate::datatype::basic::{BASICS, Basic, Kind};
 use crate::error::Class;
 
@@ -13,7 +14,7 @@ fn combined(op: Builtin, name: &str, input: &[u8], inout: &[u8]) -> Vec<u8> {
     let (mut a, mut b) = (vec![0xee], vec![0xee]);
     a.extend(input);
     b.extend(inout);
-    kernel(op, basic(name)).unwrap()(&a[1..], &mut b[1..]);
+    kernel(op, basic(name)).unwrap().combine(&a[1..], &mut b[1..]);
     b.split_off(1)
 }
 
@@ -89,7 +90,7 @@ fn every_operation_works_where_mpi_allows_it_and_is_refused_elsewhere() {
             Ok(k) => {
                 assert!(op.takes(b.kind), "{op:?} on {}", b.name);
                 let mut inout = vec![0; 3 * b.extent()];
-                k(&vec![0; 3 * b.extent()], &mut inout);
+                k.combine(&vec![0; 3 * b.extent()], &mut inout);
                 works += 1;
             }
             Err(e) => {
@@ -100,6 +101,53 @@ fn every_operation_works_where_mpi_allows_it_and_is_refused_elsewhere() {
     }
     assert!(works > 250, "{works}");
     assert!(!Builtin::Land.takes(Kind::Float) && !Builtin::Sum.takes(Kind::Logical));
+}
+
+/// Random elements behind one byte. Floats are finite: which of two that are no numbers is the
+/// result is left to the processor.
+fn random(basic: &Basic, count: usize, seed: &mut u64) -> Vec<u8> {
+    let byte = |_| {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        (*seed >> 24) as u8
+    };
+    let mut all: Vec<u8> = (0..count * basic.extent() + 1).map(byte).collect();
+    let part = match basic.kind {
+        Kind::Float => basic.extent(),
+        Kind::Complex => basic.extent() / 2,
+        _ => return all,
+    };
+    // The highest bit of the exponent.
+    all[1..].chunks_mut(part).for_each(|value| value[part - 1] &= !0x40);
+    all
+}
+
+#[test]
+fn all_vectors_give_the_same_bits_in_place_and_apart() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15;
+    let mut longer = 0;
+    for (b, op) in BASICS.iter().flat_map(|b| Builtin::ALL.map(|op| (b, op))) {
+        // Whole vectors and less, from an odd address on.
+        for count in [1, 7, 64, 331] {
+            let (left, right) = (random(b, count, &mut seed), random(b, count, &mut seed));
+            let Ok(common) = kernel_with(op, b, Vectors::Common) else { continue };
+            let mut want = right.clone();
+            common.combine(&left[1..], &mut want[1..]);
+            for vectors in Vectors::all() {
+                let k = kernel_with(op, b, vectors).unwrap();
+                let what = || format!("{op:?} on {count} of {} with {vectors:?}", b.name);
+                let mut got = right.clone();
+                k.combine(&left[1..], &mut got[1..]);
+                assert!(got == want, "{}", what());
+                let mut apart = vec![0; right.len()];
+                k.combine_into(&left[1..], &right[1..], &mut apart[1..]);
+                assert!(apart[1..] == want[1..], "{}, apart", what());
+                longer += usize::from(vectors != Vectors::Common);
+            }
+        }
+    }
+    assert_eq!(longer > 0, Vectors::longest() != Vectors::Common);
 }
 
 #[test]

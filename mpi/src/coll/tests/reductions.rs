@@ -10,7 +10,7 @@ use crate::coll::{Base, Builder, Data, Reducer, Schedule, reduce, scan};
 use crate::datatype::basic::basic;
 use crate::datatype::{Form, TypeDesc};
 use crate::handle::Datatype;
-use crate::op::{Builtin, UserOp, kernel};
+use crate::op::{Builtin, Kernel, UserOp, kernel};
 
 /// The composition of functions `x -> p x + q`, in wrapping numbers: associative, not commutative.
 struct Compose;
@@ -48,16 +48,19 @@ struct Case {
     combine: fn(&[u8], &mut [u8]),
 }
 
+fn sum() -> Kernel {
+    kernel(Builtin::Sum, basic(Datatype(0x4c00_0405)).unwrap()).unwrap()
+}
+
 fn operations() -> Vec<Case> {
-    let sum = kernel(Builtin::Sum, basic(Datatype(0x4c00_0405)).unwrap()).unwrap();
     let two = TypeDesc::contiguous(2, &named(0x4c00_083e), Form::Int).unwrap();
     vec![
         Case {
             name: "sum",
             ty: int(),
-            reducer: Reducer::Kernel(sum),
+            reducer: Reducer::Kernel(sum()),
             facts: OpFacts { commutative: true, divisible: true },
-            combine: sum,
+            combine: |a, b| sum().combine(a, b),
         },
         Case {
             name: "compose",
