@@ -301,8 +301,14 @@ fn filetypes_are_checked() {
     assert_eq!(made(indexed(&[0, 1]), &byte), Err(Class::IO));
     assert_eq!(made(indexed(&[-4, 0]), &byte), Err(Class::IO));
     assert_eq!(made(indexed(&[0, 4]), &three), Err(Class::ARG));
-    let small = TypeDesc::resized(0, 1, &three, Form::Int).expect("small");
-    assert_eq!(made(small, &byte), Err(Class::IO));
+    let empty = TypeDesc::resized(0, 0, &three, Form::Int).expect("small");
+    assert_eq!(made(empty, &byte), Err(Class::IO));
+    // Elements that would overlap are accessed one at a time.
+    let small = Arc::new(TypeDesc::resized(0, 1, &three, Form::Int).expect("small"));
+    let view = View::new(0, &byte, &small, Rep::Native, "native", false).expect("a view");
+    assert_eq!(view.span(0, 3).map_err(|e| e.class), Ok(0..3));
+    assert_eq!(view.span(3, 3).map_err(|e| e.class), Ok(1..4));
+    assert_eq!(view.span(2, 2).map_err(|e| e.class), Err(Class::IO));
     // Data that is only read may be seen twice.
     let twice = Arc::new(indexed(&[0, 1]));
     let view = View::new(0, &byte, &twice, Rep::Native, "native", true).expect("a view to read");

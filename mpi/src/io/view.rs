@@ -43,6 +43,8 @@ pub(crate) struct View {
     extent: u64,
     /// Bytes from the beginning of a filetype to the end of its data.
     reach: u64,
+    /// Elements would overlap: an access is to data of one.
+    is_single: bool,
 }
 
 fn bad(text: String) -> Box<MpiError> {
@@ -93,17 +95,14 @@ impl View {
             reach = reach.max(at + len);
             least = if may_overlap { at } else { at + len };
         }
-        // Several elements have to be as one: those of one run may stand behind one another.
-        let extent = in_file.extent().unsigned_abs();
-        if in_file.extent() <= 0 || extent < least - runs.first().map_or(0, |run| run.at) {
-            let text = format!(
-                "the filetype has an extent of {} bytes and data up to byte {least}: its elements would overlap",
-                in_file.extent()
-            );
+        let Some(extent) = u64::try_from(in_file.extent()).ok().filter(|extent| *extent > 0) else {
+            let text = format!("the filetype has an extent of {} bytes: it is at least 1", in_file.extent());
             return Err(MpiError::new(Class::IO, text));
-        }
+        };
+        // Several elements have to be as one: those of one run may stand behind one another.
+        let is_single = extent < least - runs.first().map_or(0, |run| run.at);
         let (etype, filetype, datarep) = (Arc::clone(etype), Arc::clone(filetype), datarep.to_owned());
-        Ok(View { disp, etype, filetype, rep, datarep, unit, runs, size, extent, reach })
+        Ok(View { disp, etype, filetype, rep, datarep, unit, runs, size, extent, reach, is_single })
     }
 
     /// Returns the bytes of an etype in the file.
@@ -143,13 +142,16 @@ impl View {
     /// Returns the bytes of the file from the first to behind the last of `len` bytes of data.
     ///
     /// # Errors
-    /// An access beyond all files.
+    /// An access beyond all files, or to elements that overlap.
     pub(super) fn span(&self, data: u64, len: u64) -> Result<Range<u64>> {
         if len == 0 {
             let at = self.place(data);
             return Ok(at..at);
         }
         let last = data.checked_add(len - 1).ok_or_else(too_far)?;
+        if self.is_single && data / self.size != last / self.size {
+            return Err(self.overlap());
+        }
         // Data that overlaps may end behind the last byte.
         let end = match self.reach > self.runs.last().map_or(0, |run| run.at + run.len) {
             true => (last / self.size).saturating_mul(self.extent).saturating_add(self.disp + self.reach),
@@ -157,6 +159,16 @@ impl View {
         };
         let end = Some(end).filter(|end| i64::try_from(*end).is_ok());
         Ok(self.place(data)..end.ok_or_else(too_far)?)
+    }
+
+    #[cold]
+    fn overlap(&self) -> Box<MpiError> {
+        let text = format!(
+            "the access goes beyond one filetype, which has an extent of {} bytes and data up to byte {}: its \
+             elements would overlap; access one at a time, or give the filetype a larger extent",
+            self.extent, self.reach
+        );
+        MpiError::new(Class::IO, text)
     }
 
     /// Returns the parts of the file that have `len` bytes of data from `data` on, in order and
