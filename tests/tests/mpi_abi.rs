@@ -121,7 +121,7 @@ fn run_source(abi: Abi, name: &str, source: &str) -> Outcome {
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(name);
     std::fs::write(&file, source).expect("a program");
-    let mut program = Command::new(prefix().compiled_file(abi, &file));
+    let mut program = Command::new(prefix().compiled_file(abi, &file, &[]));
     let done = run(program.env("LD_LIBRARY_PATH", prefix().file("lib")));
     assert!(done.status.success(), "{done}");
     std::fs::remove_dir_all(&folder).expect("an end");

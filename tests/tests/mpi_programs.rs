@@ -114,6 +114,39 @@ fn files_by_every_kind_of_access() {
     }
 }
 
+/// A file that one library writes is read by the other one, with other numbers of ranks.
+#[test]
+fn parallel_hdf5() {
+    let test = "parallel_hdf5";
+    let libraries = Path::new("/usr/lib").join(format!("{}-linux-gnu/hdf5/mpich", std::env::consts::ARCH));
+    if !libraries.join("libhdf5.so").is_file() {
+        return skip("SKIPPED: parallel_hdf5: not installed (apt-get install libhdf5-mpich-dev)");
+    }
+    let program = prefix().compiled_with(
+        Abi::Mpich,
+        "hdf5.c",
+        &["-I/usr/include/hdf5/mpich".into(), format!("-L{}", libraries.display()), "-lhdf5".into()],
+    );
+    let file = std::env::temp_dir().join(format!("netmod-hdf5-{}.h5", std::process::id()));
+    let job = |ranks, what: &str, is_ours: bool| {
+        let starter = if is_ours { Starter::Nmrun } else { Starter::Hydra };
+        let Some(mut job) = prefix().job(test, starter, ranks, &program) else { return };
+        if !is_ours {
+            job.env_remove("LD_LIBRARY_PATH");
+        }
+        run(job.arg(what).arg(&file)).expect_ok("hdf5", ranks);
+    };
+    for ranks in [1, 2, 3] {
+        job(ranks, "write", true);
+        job(2, "read", true);
+        job(5, "read", true);
+        job(2, "read", false);
+    }
+    job(3, "write", false);
+    job(4, "read", true);
+    std::fs::remove_file(file).expect("the file");
+}
+
 #[test]
 fn messages_of_every_length_over_each_netmod() {
     let test = "messages_of_every_length_over_each_netmod";

@@ -42,6 +42,7 @@ pub(crate) const NEEDS: &[Need] = &[
     need("mpicc.mpich", "libmpich-dev", "the comparison with MPICH (cargo xtask peers)"),
     need("libmpich.so.12", "libmpich12", "the exported names of the MPI library against MPICH's"),
     need("NPmpich2", "netpipe-mpich2", "NetPIPE on the MPI library"),
+    need("hdf5/mpich/libhdf5.so", "libhdf5-mpich-dev", "parallel HDF5 on the MPI library"),
     need("scalapack/mpich-tests/xdinv", "scalapack-mpi-test", "ScaLAPACK's tests on the MPI library"),
     need("eztrace", "eztrace", "a tool between programs and the MPI library"),
     need("libomp.so.5", "libomp5-14", "IMB-MT on the MPI library"),

@@ -133,14 +133,23 @@ impl Prefix {
     /// # Panics
     /// If it does not compile.
     pub fn compiled_for(&self, abi: Abi, source: &str) -> PathBuf {
-        self.compiled_file(abi, &Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source))
+        self.compiled_with(abi, source, &[])
     }
 
-    /// Compiles a program for one of the interfaces, once for each process.
+    /// Does the same with more arguments for the compiler, behind the source.
     ///
     /// # Panics
     /// If it does not compile.
-    pub fn compiled_file(&self, abi: Abi, file: &Path) -> PathBuf {
+    pub fn compiled_with(&self, abi: Abi, source: &str, arguments: &[String]) -> PathBuf {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+        self.compiled_file(abi, &file, arguments)
+    }
+
+    /// Compiles a program for one of the interfaces, once for each process, with these arguments.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    pub fn compiled_file(&self, abi: Abi, file: &Path, arguments: &[String]) -> PathBuf {
         static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
         let source = file.file_name().expect("a name").to_string_lossy();
         let folder = self.0.join("programs");
@@ -154,7 +163,7 @@ impl Prefix {
         // Another process may run it: it is moved there when it is complete.
         let new = program.with_extension(std::process::id().to_string());
         let mut compile = Command::new(self.file(&format!("{compiler}{}", abi.suffix())));
-        compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&new).arg(file);
+        compile.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&new).arg(file).args(arguments);
         let done = run_within(&mut compile, super::launch::JOB_LIMIT);
         assert!(done.status.success(), "{done}");
         std::fs::rename(&new, &program).expect("a program in its place");
