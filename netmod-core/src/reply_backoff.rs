@@ -198,7 +198,7 @@ impl Found {
     /// Compares the time of a batch with the usual one.
     fn compare(&mut self, took: u32) {
         let usual = *self.usual.get_or_insert(took);
-        let longer = i32::from(took > usual + usual / 8) - i32::from(took < usual - usual / 8);
+        let longer = i32::from(took > usual.saturating_add(usual / 8)) - i32::from(took < usual - usual / 8);
         self.changed =
             if longer * self.changed < 0 { longer } else { (self.changed + longer) * longer.abs() };
     }
@@ -416,5 +416,16 @@ mod tests {
         quiet.sent(true, 8, 3, Instant::now);
         quiet.sent(false, 8, 5, Instant::now);
         assert!(!quiet.awaited, "ranks that do not take turns are not waited for");
+    }
+
+    #[test]
+    fn a_batch_that_took_many_seconds_is_an_ordinary_one() {
+        let mut pair = Pair::new();
+        pair.turns(20 * TURNS, 8, |_, _| 10_000_000_000);
+        assert!(pair.messages > 0);
+        let (kept, tried, patience, usual, changed) = (0, None, 0, None, 0);
+        let mut found = Found { kept, tried, patience, usual, changed };
+        [u32::MAX, u32::MAX, 0, u32::MAX / 2].into_iter().for_each(|took| found.compare(took));
+        assert_eq!(found.changed, -2);
     }
 }
