@@ -51,12 +51,26 @@ pub(crate) struct Contexts {
     sessions: Arc<CommCore>,
 }
 
+/// Contexts of the device for each id.
+const CONTEXTS: u32 = 4;
+
 /// Returns the channels of an id: for messages, and for collective operations.
 ///
 /// # Errors
 /// Those of the device.
 pub(crate) fn channels(vci: &mut Vci, id: u32) -> Result<[Channel; 2]> {
-    Ok([vci.comm_of_context(2 * id)?, vci.comm_of_context(2 * id + 1)?])
+    let first = CONTEXTS * id;
+    Ok([vci.comm_of_context(first)?, vci.comm_of_context(first + 1)?])
+}
+
+/// Returns the channels for partitioned communication that belong to one for messages: for offers,
+/// and for the rest.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn partitioned(vci: &mut Vci, messages: Channel) -> Result<[Channel; 2]> {
+    let first = messages.context();
+    Ok([vci.comm_of_context(first + 2)?, vci.comm_of_context(first + 3)?])
 }
 
 impl Contexts {

@@ -27,7 +27,8 @@
 //! 3. `objects`: all tables, which tasks work on;
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
-//! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`] and `io`, which has files.
+//! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned` and `io`, which has
+//!    files.
 
 mod accelerator;
 pub mod anytime;
@@ -56,6 +57,7 @@ mod log;
 mod matched;
 mod objects;
 pub mod op;
+mod partitioned;
 mod ranks;
 mod request;
 mod session;

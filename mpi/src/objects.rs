@@ -17,6 +17,7 @@ use crate::handle::Table;
 use crate::io::Files;
 use crate::matched::Messages;
 use crate::op::Ops;
+use crate::partitioned::tags::Tags;
 use crate::session::Sessions;
 
 /// The objects of a process, without its requests.
@@ -33,6 +34,10 @@ pub(crate) struct Objects {
     pub sessions: Sessions,
     pub buffers: Buffers,
     pub files: Files,
+    /// Tags of partitioned receives.
+    pub part_tags: Tags,
+    /// Number of partitioned sends that were made.
+    pub partitioned_sends: u32,
     /// Runs of collective operations that are over, for the next ones.
     pub spares: Spares,
 }
@@ -56,6 +61,8 @@ impl Objects {
             sessions: Sessions::default(),
             buffers: Buffers::default(),
             files: Files::default(),
+            part_tags: Tags::default(),
+            partitioned_sends: 0,
             spares: Spares::default(),
         })
     }

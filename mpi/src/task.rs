@@ -33,11 +33,35 @@ pub(crate) trait Task: Send {
     /// Notes that the function of the program was called.
     fn called(&mut self) {}
 
+    /// Returns its partitions, if it has some.
+    fn partitions(&mut self) -> Option<&mut dyn Partitions> {
+        None
+    }
+
+    /// Gives up what it waits for while it is not under way, since its request is freed.
+    fn leave(&mut self, _vci: &mut Vci) {}
+
     /// Prepares a task that is over for its next run, of a persistent operation.
     ///
     /// # Errors
     /// If it cannot begin.
     fn restart(&mut self, objects: &mut Objects) -> Result<()>;
+}
+
+/// The partitions of a task of partitioned communication.
+pub(crate) trait Partitions {
+    /// Notes that one may be sent.
+    ///
+    /// # Errors
+    /// A task that receives or is not under way; one that it does not have, or that is ready
+    /// already.
+    fn ready(&mut self, vci: &mut Vci, partition: i32) -> Result<()>;
+
+    /// Returns true if one has been received. All have if the task is not under way.
+    ///
+    /// # Errors
+    /// A task that sends; one that it does not have.
+    fn has_arrived(&self, vci: &Vci, partition: i32) -> Result<bool>;
 }
 
 impl fmt::Debug for dyn Task {

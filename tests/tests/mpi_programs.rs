@@ -148,6 +148,18 @@ fn parallel_hdf5() {
 }
 
 #[test]
+fn partitions_arrive_one_by_one() {
+    let test = "partitions_arrive_one_by_one";
+    for netmod in ["shm,tcp", "tcp"] {
+        for abi in Abi::ALL {
+            let program = prefix().compiled_for(abi, "partitioned.c");
+            let mut job = prefix().job(test, Starter::Nmrun, 3, &program).expect("our launcher");
+            run(job.env("NETMOD", netmod)).expect_ok("partitioned", 3);
+        }
+    }
+}
+
+#[test]
 fn messages_of_every_length_over_each_netmod() {
     let test = "messages_of_every_length_over_each_netmod";
     let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };

@@ -6,6 +6,7 @@ use core::ptr;
 use core::slice;
 use std::sync::Arc;
 
+use netmod_core::buf::IoVec;
 use netmod_core::{Datatype as Layout, RxBytes, Segment};
 
 use super::basic::plain_size;
@@ -132,6 +133,33 @@ impl Bound {
     #[inline]
     pub(crate) fn raw(&self) -> (*mut u8, i64) {
         (self.at, self.count as i64)
+    }
+
+    /// Returns the data of some elements, as far as they are there.
+    pub(crate) fn slice(&self, first: usize, count: usize) -> Segment {
+        let first = first.min(self.count);
+        let at = self.at.wrapping_offset(first as isize * self.desc.extent() as isize);
+        Bound { at, count: count.min(self.count - first), desc: Arc::clone(&self.desc) }.segment()
+    }
+
+    /// Returns a part of the data: `len` bytes from byte `from` on, as far as they are there.
+    pub(crate) fn bytes(&self, from: u64, len: u64) -> Segment {
+        let size = self.desc.size() as u64;
+        if size > 0 && from.is_multiple_of(size) && len.is_multiple_of(size) {
+            return self.slice((from / size) as usize, (len / size) as usize);
+        }
+        let mut rest = self.segment();
+        rest.truncate(from.saturating_add(len) as usize);
+        rest.seek(from as usize);
+        let (mut all, mut some) = (Vec::new(), [IoVec::EMPTY; 64]);
+        while !rest.is_done() {
+            let (n, bytes) = rest.next_iovecs(usize::MAX, &mut some);
+            all.extend_from_slice(&some[..n]);
+            rest.advance(bytes);
+        }
+        // SAFETY: the pieces are the program's memory, lent by `Buf::new`; those of one element do
+        // not overlap in a receive, by MPI's rules.
+        unsafe { Segment::iovecs(all) }
     }
 
     /// Returns the data.

@@ -350,8 +350,7 @@ impl Kind {
                 }
             },
             Kind::Task(_) => {
-                let text =
-                    "the request is that of a collective operation, which cannot be cancelled: wait for it";
+                let text = "the request is that of a collective or partitioned operation, which cannot be cancelled: wait for it";
                 return Err(self.raised(MpiError::new(Class::REQUEST, text)));
             }
         }
@@ -380,7 +379,10 @@ impl Kind {
             }
             // The device frees the send when its handle is dropped.
             Kind::Replace(_, recv, ..) => vci.free_raw(*recv),
-            Kind::Persistent(p) => return p.current.as_mut().is_none_or(|current| current.let_go(vci)),
+            Kind::Persistent(p) => {
+                p.leave(vci);
+                return p.current.as_mut().is_none_or(|current| current.let_go(vci));
+            }
             Kind::Task(_) => return false,
             Kind::Over(_) | Kind::Generalized(_) => {}
         }

@@ -45,6 +45,21 @@ impl Persistent {
         }
     }
 
+    /// Returns its task, if it has one at hand: idle, or under way.
+    pub(crate) fn task_mut(&mut self) -> Option<&mut Box<dyn Task>> {
+        match (&mut self.current, &mut self.operation) {
+            (Some(Kind::Task(task)), _) | (_, Operation::Task(task)) => task.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Lets an idle task give up what it waits for, since the request is freed.
+    pub(crate) fn leave(&mut self, vci: &mut Vci) {
+        if let Operation::Task(Some(task)) = &mut self.operation {
+            task.leave(vci);
+        }
+    }
+
     /// Keeps a task that is over for its next run.
     pub(crate) fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) {
         self.operation = Operation::Task(Some(task));

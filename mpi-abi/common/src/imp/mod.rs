@@ -15,6 +15,7 @@ pub mod mpix;
 pub mod neighbor;
 pub mod op;
 mod pack;
+pub mod partitioned;
 pub mod request;
 pub mod session;
 pub mod tool;

@@ -2,19 +2,19 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Parrived PMPI_Parrived (request: Handle, partition: c_int, flag: *mut c_int)
-    on Object::None; (request, partition, flag) }
-missing! { MPI_Pready PMPI_Pready (partition: c_int, request: Handle)
-    on Object::None; (partition, request) }
-missing! { MPI_Pready_list PMPI_Pready_list (length: c_int, array_of_partitions: *const c_int, request: Handle)
-    on Object::None; (length, array_of_partitions, request) }
-missing! { MPI_Pready_range PMPI_Pready_range (partition_low: c_int, partition_high: c_int, request: Handle)
-    on Object::None; (partition_low, partition_high, request) }
-missing! { MPI_Precv_init PMPI_Precv_init (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); (buf, partitions, count, datatype, dest, tag, comm, info, request) }
-missing! { MPI_Precv_init_c PMPI_Precv_init_c (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); (buf, partitions, count, datatype, dest, tag, comm, info, request) }
-missing! { MPI_Psend_init PMPI_Psend_init (buf: *const c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); (buf, partitions, count, datatype, dest, tag, comm, info, request) }
-missing! { MPI_Psend_init_c PMPI_Psend_init_c (buf: *const c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
-    on Object::Comm(comm.number()); (buf, partitions, count, datatype, dest, tag, comm, info, request) }
+entry! { MPI_Parrived PMPI_Parrived [let request = request.number();] (request: Handle, partition: c_int, flag: *mut c_int)
+    on Object::None; |mpi| { given(flag)?; let done_ = mpi.parrived(Request(request as u32), partition); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+entry! { MPI_Pready PMPI_Pready [let request = request.number();] (partition: c_int, request: Handle)
+    on Object::None; |mpi| mpi.pready(partition, Request(request as u32)) }
+entry! { MPI_Pready_list PMPI_Pready_list [let request = request.number();] (length: c_int, array_of_partitions: *const c_int, request: Handle)
+    on Object::None; |mpi| imp::partitioned::pready_list(mpi, length, array_of_partitions, request) }
+entry! { MPI_Pready_range PMPI_Pready_range [let request = request.number();] (partition_low: c_int, partition_high: c_int, request: Handle)
+    on Object::None; |mpi| mpi.pready_range(partition_low, partition_high, Request(request as u32)) }
+entry! { MPI_Precv_init PMPI_Precv_init [let buf = buf.memory(); let datatype = datatype.number(); let dest = numbers::rank_in(dest); let tag = numbers::tag_in(tag); let comm = comm.number(); let info = info.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(request)?; imp::partitioned::precv_init(mpi, buf, partitions, count, datatype, dest, tag, comm, info, request) } }
+entry! { MPI_Precv_init_c PMPI_Precv_init_c [let buf = buf.memory(); let datatype = datatype.number(); let dest = numbers::rank_in(dest); let tag = numbers::tag_in(tag); let comm = comm.number(); let info = info.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (buf: *mut c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(request)?; imp::partitioned::precv_init_c(mpi, buf, partitions, count, datatype, dest, tag, comm, info, request) } }
+entry! { MPI_Psend_init PMPI_Psend_init [let buf = buf.memory(); let datatype = datatype.number(); let dest = numbers::rank_in(dest); let tag = numbers::tag_in(tag); let comm = comm.number(); let info = info.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (buf: *const c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(request)?; imp::partitioned::psend_init(mpi, buf, partitions, count, datatype, dest, tag, comm, info, request) } }
+entry! { MPI_Psend_init_c PMPI_Psend_init_c [let buf = buf.memory(); let datatype = datatype.number(); let dest = numbers::rank_in(dest); let tag = numbers::tag_in(tag); let comm = comm.number(); let info = info.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (buf: *const c_void, partitions: c_int, count: i64, datatype: Handle, dest: c_int, tag: c_int, comm: Handle, info: Handle, request: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(request)?; imp::partitioned::psend_init_c(mpi, buf, partitions, count, datatype, dest, tag, comm, info, request) } }
