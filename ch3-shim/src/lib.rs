@@ -68,7 +68,7 @@ mod wrapped;
 pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 pub use ch3::{DeviceStats, Failure, FlowReport};
 pub use clock::VirtualClock;
-pub use config::Config;
+pub use config::{COLLECTIVES, Config};
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
     Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage,

@@ -8,6 +8,7 @@ use crate::anytime::Anytime;
 use crate::attr::Keyvals;
 use crate::buffers::Buffers;
 use crate::coll::Spares;
+use crate::coll::choice::Forced;
 use crate::comm::Comms;
 use crate::context::Contexts;
 use crate::datatype::Types;
@@ -40,6 +41,8 @@ pub(crate) struct Objects {
     pub partitioned_sends: u32,
     /// Runs of collective operations that are over, for the next ones.
     pub spares: Spares,
+    /// The algorithms of collective operations that are set.
+    pub forced: Forced,
 }
 
 impl Objects {
@@ -64,6 +67,7 @@ impl Objects {
             part_tags: Tags::default(),
             partitioned_sends: 0,
             spares: Spares::default(),
+            forced: Forced::read(|operation| dev.config().coll.algorithm(operation as usize)),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ch3_shim::COLLECTIVES;
 use netmod_tests::factory::{NetmodFactory, Ofi};
 use netmod_tests::jobs::launch::{find_program, run, skip};
 use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed};
@@ -172,6 +173,46 @@ fn messages_of_every_length_over_each_netmod() {
             job.env("NETMOD", netmod).env("NETMOD_OFI_PROVIDER", "tcp").env("NETMOD_EAGER_MAX", eager);
             run(job.arg(eager)).expect_ok("lengths", ranks);
         }
+    }
+}
+
+/// A job of `choices.c`.
+fn choices(test: &str, ranks: u32, nodes: &str, how: &str, environment: &[(&str, &str)]) {
+    let program = prefix().compiled("choices.c");
+    let mut job = Starter::Nmrun.command(test, prefix()).expect("our launcher");
+    job.args(["-nodes", nodes, "-n", &ranks.to_string()]).arg(program).arg(how);
+    job.env("LD_LIBRARY_PATH", prefix().file("lib")).envs(environment.iter().copied());
+    run(&mut job).expect_ok("choices", ranks);
+}
+
+#[test]
+fn ranks_that_differ_choose_alike() {
+    let test = "ranks_that_differ_choose_alike";
+    for (ranks, nodes) in [(2, "1"), (4, "1"), (4, "2"), (5, "3"), (6, "6")] {
+        for how in ["alike", "mixed"] {
+            choices(test, ranks, nodes, how, &[]);
+        }
+    }
+}
+
+#[test]
+fn algorithms_that_are_set_give_the_same_results() {
+    let test = "algorithms_that_are_set_give_the_same_results";
+    let longest = COLLECTIVES.iter().map(|(_, values)| values.len()).max().expect("some");
+    // One algorithm of every operation in each job.
+    for at in 1..longest {
+        let set: Vec<_> =
+            COLLECTIVES.iter().map(|(name, values)| (*name, values[at % values.len()])).collect();
+        for (ranks, nodes) in [(3, "1"), (4, "2")] {
+            choices(test, ranks, nodes, "alike", &set);
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_differs_is_named_at_all_ranks() {
+    for ranks in [2, 3, 5] {
+        choices("a_setting_that_differs_is_named_at_all_ranks", ranks, "1", "differ", &[]);
     }
 }
 

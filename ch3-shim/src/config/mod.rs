@@ -3,6 +3,7 @@
 //! Each crate has its table ([`netmod_core::settings!`]). Here they come together: the environment
 //! is read, origins are kept, and a name that is in no table is warned about.
 
+mod coll;
 mod device;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use netmod_core::config::{
     ConfigError, ConfigWarning, Entry, Origin, Settings, Table, excerpt, is_setting_name, netmod_prefix,
 };
 
+pub use coll::{COLLECTIVES, CollConfig};
 pub use device::DeviceConfig;
 
 /// The configuration of a process. Change it with [`Config::set`], which checks values.
@@ -24,6 +26,8 @@ pub use device::DeviceConfig;
 pub struct Config {
     /// Settings of the device.
     pub device: DeviceConfig,
+    /// Settings of collective operations.
+    pub coll: CollConfig,
     /// Settings of the netmod `shm`.
     #[cfg(feature = "shm")]
     pub shm: netmod_shm::ShmConfig,
@@ -173,6 +177,22 @@ impl Config {
             && self.eager_max == DeviceConfig::default().eager_max
     }
 
+    /// Returns the consecutive ranks that share memory, if they are set; otherwise 0.
+    pub fn shm_ranks(&self) -> usize {
+        #[cfg(feature = "shm")]
+        return self.shm.ranks;
+        #[cfg(not(feature = "shm"))]
+        0
+    }
+
+    /// Returns the providers of libfabric that are set, in order of preference.
+    pub fn providers(&self) -> &str {
+        #[cfg(feature = "ofi")]
+        return &self.ofi.provider;
+        #[cfg(not(feature = "ofi"))]
+        ""
+    }
+
     fn names(&self) -> Vec<&'static str> {
         self.tables().into_iter().flat_map(Table::names).collect()
     }
@@ -196,7 +216,7 @@ impl Config {
     }
 
     fn tables(&self) -> Vec<&dyn Table> {
-        let mut all: Vec<&dyn Table> = vec![&self.device];
+        let mut all: Vec<&dyn Table> = vec![&self.device, &self.coll];
         #[cfg(feature = "shm")]
         all.push(&self.shm);
         #[cfg(feature = "tcp")]
@@ -210,7 +230,7 @@ impl Config {
     }
 
     fn tables_mut(&mut self) -> Vec<&mut dyn Table> {
-        let mut all: Vec<&mut dyn Table> = vec![&mut self.device];
+        let mut all: Vec<&mut dyn Table> = vec![&mut self.device, &mut self.coll];
         #[cfg(feature = "shm")]
         all.push(&mut self.shm);
         #[cfg(feature = "tcp")]

@@ -1,20 +1,17 @@
-//! Allgather: doubling, Bruck's algorithm or a ring, by the total length.
+//! Allgather: doubling, Bruck's algorithm, a ring, or a circulant graph.
 
 use core::ops::Range;
 
 use super::blocks::Group;
+use super::choice::Allgather;
+use super::circulant;
 use super::schedule::{Builder, Data};
-
-/// Below this total, in bytes, a power of two of processes doubles what each has.
-const DOUBLING_BELOW: usize = 512 * 1024;
-/// Below this total, in bytes, other numbers of processes use Bruck's algorithm.
-const BRUCK_BELOW: usize = 80 * 1024;
 
 /// Gives all processes the blocks of all.
 ///
 /// `mine` is this process's block; `None` if it is in place. `all` is the block of process 0; the
 /// others follow.
-pub fn allgather(b: &mut Builder, mine: Option<Data>, all: Data) {
+pub fn allgather(b: &mut Builder, how: Allgather, mine: Option<Data>, all: Data) {
     let block = all.count;
     let range = |r: Range<usize>| all.part(r.start * block, r.len() * block);
     if let Some(mine) = mine {
@@ -22,37 +19,38 @@ pub fn allgather(b: &mut Builder, mine: Option<Data>, all: Data) {
     }
     let n = b.n;
     let group = Group { me: b.me, n, real: &|r| r };
-    if n.is_power_of_two() && all.bytes() * n < DOUBLING_BELOW {
-        group.doubling(b, &range);
-    } else if all.bytes() * n < BRUCK_BELOW {
-        let blocks: Vec<Data> = (0..n).map(|i| range(i..i + 1)).collect();
-        bruck(b, &blocks);
-    } else {
-        group.ring(b, &|i| range(i..i + 1));
+    match how {
+        Allgather::Doubling => group.doubling(b, &range),
+        Allgather::Bruck => {
+            let blocks: Vec<Data> = (0..n).map(|i| range(i..i + 1)).collect();
+            bruck(b, &blocks);
+        }
+        Allgather::Ring => group.ring(b, &|i| range(i..i + 1)),
+        Allgather::Circulant => circulant::allgather(b, &range),
     }
 }
 
 /// Gives all processes the blocks of all, which have different lengths.
 ///
 /// `mine` is this process's block; `None` if it is in place.
-pub fn allgatherv(b: &mut Builder, mine: Option<Data>, blocks: &[Data]) {
+pub fn allgatherv(b: &mut Builder, how: Allgather, mine: Option<Data>, blocks: &[Data]) {
     let (n, me) = (b.n, b.me);
     if let Some(mine) = mine {
         b.copy(mine, blocks[me]);
     }
     let total: usize = blocks.iter().map(Data::bytes).sum();
     let group = Group { me, n, real: &|r| r };
-    if n.is_power_of_two() && total < DOUBLING_BELOW {
-        // Packed, so that a range of blocks is one run.
-        let (room, ends) = (b.bytes(total), ends(blocks.iter()));
-        let range = |r: Range<usize>| room.range(ends[r.start]..ends[r.end]);
-        b.copy(blocks[me], range(me..me + 1));
-        group.doubling(b, &range);
-        unpack(b, blocks, &|i| range(i..i + 1));
-    } else if total < BRUCK_BELOW {
-        bruck(b, blocks);
-    } else {
-        group.ring(b, &|i| blocks[i]);
+    match how {
+        Allgather::Doubling => {
+            // Packed, so that a range of blocks is one run.
+            let (room, ends) = (b.bytes(total), ends(blocks.iter()));
+            let range = |r: Range<usize>| room.range(ends[r.start]..ends[r.end]);
+            b.copy(blocks[me], range(me..me + 1));
+            group.doubling(b, &range);
+            unpack(b, blocks, &|i| range(i..i + 1));
+        }
+        Allgather::Bruck => bruck(b, blocks),
+        Allgather::Ring | Allgather::Circulant => group.ring(b, &|i| blocks[i]),
     }
 }
 

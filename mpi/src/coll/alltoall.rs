@@ -1,21 +1,16 @@
-//! All-to-all: Bruck's algorithm, all messages at once, or pair by pair, by the length of a block.
+//! All-to-all: Bruck's algorithm, all messages at once, or pair by pair.
 
+use super::choice::Alltoall;
 use super::schedule::{Builder, Data};
 
-/// Longest block for Bruck's algorithm, in bytes.
-const BRUCK_MAX: usize = 256;
-/// Fewest processes for it.
-const BRUCK_MIN_RANKS: usize = 8;
-/// Longest block of which all are sent at once, in bytes.
-const SCATTERED_MAX: usize = 32 * 1024;
 /// Messages of each kind that are under way at once.
-const BATCH: usize = 32;
+pub const BATCH: usize = 32;
 
 /// Gives each process a block of this one's, and gets one of each.
 ///
 /// `from` and `into` are the blocks for and of process 0; the others follow. Without `from` the
 /// blocks in `into` are sent and replaced.
-pub fn alltoall(b: &mut Builder, from: Option<Data>, into: Data) {
+pub fn alltoall(b: &mut Builder, how: Alltoall, from: Option<Data>, into: Data) {
     let (n, bytes) = (b.n, into.bytes());
     let (from_count, into_count) = (from.map_or(0, |f| f.count), into.count);
     let target = |i: usize| into.part(i * into_count, into_count);
@@ -29,17 +24,16 @@ pub fn alltoall(b: &mut Builder, from: Option<Data>, into: Data) {
     };
     let block = from.count / n;
     let source = |i: usize| from.part(i * block, block);
-    if n >= BRUCK_MIN_RANKS && bytes <= BRUCK_MAX {
-        bruck(b, bytes, &source, &target);
-    } else if bytes <= SCATTERED_MAX {
-        b.copy(source(b.me), target(b.me));
-        scattered(b, &source, &target);
-    } else {
-        b.copy(source(b.me), target(b.me));
-        for i in 1..n {
-            let (to, of) = (b.after(i), b.before(i));
-            b.exchange(to, source(to), of, target(of));
-        }
+    if how == Alltoall::Bruck {
+        return bruck(b, bytes, &source, &target);
+    }
+    b.copy(source(b.me), target(b.me));
+    if how == Alltoall::Scattered {
+        return scattered(b, &source, &target);
+    }
+    for i in 1..n {
+        let (to, of) = (b.after(i), b.before(i));
+        b.exchange(to, source(to), of, target(of));
     }
 }
 

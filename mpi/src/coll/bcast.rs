@@ -1,21 +1,18 @@
-//! Broadcast: a binomial tree, or for long messages a scatter and an allgather of its parts.
+//! Broadcast: a binomial tree; a scatter and an allgather of the parts; or pieces that follow each
+//! other.
 
 use super::blocks::{Group, share};
+use super::choice::Bcast;
+use super::circulant;
 use super::schedule::{Builder, Data};
 
-/// Longest message that goes down a tree as a whole, in bytes.
-const TREE_MAX: usize = 12 * 1024;
-/// Fewest processes for the scatter.
-const SCATTER_MIN_RANKS: usize = 8;
-/// Longest message whose parts are collected by doubling.
-const DOUBLING_MAX: usize = 512 * 1024;
-
-/// Gives `data` of the root to all.
-pub fn bcast(b: &mut Builder, root: usize, data: Data) {
-    if b.n < SCATTER_MIN_RANKS || data.bytes() <= TREE_MAX {
-        tree(b, root, data);
-    } else {
-        scattered(b, root, data);
+/// Gives `data` of the root to all; in so many pieces if these follow each other.
+pub fn bcast(b: &mut Builder, how: Bcast, pieces: usize, root: usize, data: Data) {
+    match how {
+        Bcast::Binomial => tree(b, root, data),
+        Bcast::ScatterDoubling => scattered(b, root, data, true),
+        Bcast::ScatterRing => scattered(b, root, data, false),
+        Bcast::Circulant => in_pieces(b, root, data, pieces),
     }
 }
 
@@ -39,7 +36,25 @@ pub fn tree(b: &mut Builder, root: usize, data: Data) {
     }
 }
 
-fn scattered(b: &mut Builder, root: usize, data: Data) {
+/// Pieces follow each other.
+fn in_pieces(b: &mut Builder, root: usize, data: Data, pieces: usize) {
+    let total = data.bytes();
+    // A piece has at least a byte.
+    let pieces = pieces.clamp(1, total.max(1));
+    if pieces == 1 {
+        return circulant::bcast(b, root, 1, &|_| data);
+    }
+    let flat = data.as_bytes().unwrap_or_else(|| b.bytes(total));
+    if b.me == root {
+        b.copy(data, flat);
+    }
+    circulant::bcast(b, root, pieces, &|i| flat.range(share(total, pieces, i)));
+    if b.me != root {
+        b.copy(flat, data);
+    }
+}
+
+fn scattered(b: &mut Builder, root: usize, data: Data, doubles: bool) {
     let (n, rel, total) = (b.n, (b.me + b.n - root) % b.n, data.bytes());
     let real = |r: usize| (r + root) % n;
     let flat = data.as_bytes().unwrap_or_else(|| b.bytes(total));
@@ -66,7 +81,7 @@ fn scattered(b: &mut Builder, root: usize, data: Data) {
     // The allgather may receive into data that is still being sent.
     b.fence();
     let group = Group { me: rel, n, real: &real };
-    if n.is_power_of_two() && total <= DOUBLING_MAX {
+    if doubles {
         group.doubling(b, &range);
     } else {
         group.ring(b, &|i| range(i..i + 1));

@@ -30,7 +30,22 @@ impl Group<'_> {
         }
     }
 
-    /// Does the same for a power of two of processes, in steps that double what each has.
+    /// Reduces the blocks of all in a ring; each process ends with its own. The operation must be
+    /// commutative.
+    ///
+    /// `acc` and `tmp` are a block of this process's operand and room for another's.
+    pub fn ring_reduce(&self, b: &mut Builder, acc: &dyn Fn(usize) -> Data, tmp: &dyn Fn(usize) -> Data) {
+        let (next, prev) = ((self.me + 1) % self.n, (self.me + self.n - 1) % self.n);
+        for step in 1..self.n {
+            let out = (self.me + self.n - step) % self.n;
+            let into = (self.me + 2 * self.n - step - 1) % self.n;
+            b.exchange((self.real)(next), acc(out), (self.real)(prev), tmp(into));
+            b.reduce(tmp(into), acc(into));
+        }
+    }
+
+    /// Gives each process the blocks of all for a power of two of processes, in steps that double
+    /// what each has.
     ///
     /// `range` is the data of a range of blocks.
     pub fn doubling(&self, b: &mut Builder, range: &dyn Fn(Range<usize>) -> Data) {

@@ -127,11 +127,6 @@ impl<R: Copy> Active<R> {
         self.schedule.steps.len() <= MOST_STEPS && self.memory.room() <= KEPT
     }
 
-    /// Returns true if a function of the program combines operands.
-    pub(super) fn calls_program(&self) -> bool {
-        matches!(self.reducer, Reducer::User(..))
-    }
-
     /// Slots that the operation takes.
     pub fn slots(&self) -> u32 {
         self.schedule.slots

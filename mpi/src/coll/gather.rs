@@ -1,5 +1,7 @@
-//! Gather and scatter: binomial trees. Their forms with counts: the root and all others, directly.
+//! Gather and scatter: binomial trees, or directly. Their forms with counts: the root and all
+//! others, directly.
 
+use super::choice::{Gather, Scatter};
 use super::schedule::{Builder, Data};
 
 /// The blocks of a process's subtree, as it looks from the root: `rel` and how many follow.
@@ -7,11 +9,21 @@ fn subtree(rel: usize, n: usize) -> usize {
     if rel == 0 { n } else { (1 << rel.trailing_zeros()).min(n - rel) }
 }
 
+/// The blocks of all processes, of which one is that of process 0.
+fn each(all: &Data, n: usize) -> impl Iterator<Item = Data> + use<> {
+    let all = *all;
+    (0..n).map(move |r| all.part(r * all.count, all.count))
+}
+
 /// Collects a block of each process at the root.
 ///
 /// `mine` is this process's block; `None` at a root whose block is in place. `all` is the block of
 /// process 0 at the root; the others follow.
-pub fn gather(b: &mut Builder, root: usize, mine: Option<Data>, all: Option<Data>) {
+pub fn gather(b: &mut Builder, how: Gather, root: usize, mine: Option<Data>, all: Option<Data>) {
+    if how == Gather::Linear {
+        let blocks: Vec<Data> = all.iter().flat_map(|all| each(all, b.n)).collect();
+        return gatherv(b, root, mine, &blocks);
+    }
     let (n, rel) = (b.n, (b.me + b.n - root) % b.n);
     let real = |r: usize| (r + root) % n;
     let bytes = mine.or(all).map_or(0, |d| d.bytes());
@@ -74,7 +86,11 @@ fn children(rel: usize, n: usize) -> impl Iterator<Item = usize> {
 ///
 /// `mine` is where this process's block goes; `None` at a root whose block stays in place. `all` is
 /// the block of process 0 at the root; the others follow.
-pub fn scatter(b: &mut Builder, root: usize, all: Option<Data>, mine: Option<Data>) {
+pub fn scatter(b: &mut Builder, how: Scatter, root: usize, all: Option<Data>, mine: Option<Data>) {
+    if how == Scatter::Linear {
+        let blocks: Vec<Data> = all.iter().flat_map(|all| each(all, b.n)).collect();
+        return scatterv(b, root, &blocks, mine);
+    }
     let (n, rel) = (b.n, (b.me + b.n - root) % b.n);
     let real = |r: usize| (r + root) % n;
     let bytes = mine.or(all).map_or(0, |d| d.bytes());

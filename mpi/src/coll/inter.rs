@@ -7,7 +7,7 @@ use super::call::Call;
 use super::plan::{Plan, bad};
 use super::reduce::OpFacts;
 use super::schedule::{Base, Data};
-use super::{barrier, bcast, gather, reduce};
+use super::shape::Shape;
 use crate::consts::{PROC_NULL, ROOT};
 use crate::datatype::{Blocks, Buf};
 use crate::error::{Class, Result};
@@ -54,7 +54,7 @@ impl Plan<'_> {
     /// Reduces the operands of this group at its process 0, which returns the result.
     fn own_result(&mut self, facts: OpFacts, mine: Data) -> Option<Data> {
         let result = (self.b.me == 0).then(|| self.b.room(mine.count, mine.elem));
-        reduce::reduce(&mut self.b, 0, facts, mine, result);
+        self.build(&Shape::Reduce { root: 0, op: facts, mine, result });
         self.b.fence();
         result
     }
@@ -86,7 +86,7 @@ impl Plan<'_> {
         if let Some(own) = self.own_result(facts, mine) {
             self.b.exchange(n, own, n, result);
         }
-        bcast::bcast(&mut self.b, 0, result);
+        self.build(&Shape::Bcast { root: 0, data: result });
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Plan<'_> {
                 at += count;
             }
         }
-        gather::scatterv(&mut self.b, 0, &blocks, Some(own));
+        self.build(&Shape::Scatterv { root: 0, mine: Some(own), blocks });
         Ok(())
     }
 
@@ -153,13 +153,13 @@ impl Plan<'_> {
         match call {
             Call::Barrier => {
                 let n = self.b.n;
-                barrier::barrier(&mut self.b);
+                self.build(&Shape::Barrier);
                 if self.b.me == 0 {
                     self.b.await_signal(n);
                     self.b.signal(n);
                     self.b.fence();
                 }
-                barrier::barrier(&mut self.b);
+                self.build(&Shape::Barrier);
             }
             Call::Bcast { buf, root } => match self.part(*root, remote)? {
                 Part::Root => {
@@ -173,7 +173,7 @@ impl Plan<'_> {
                         self.b.recv(root, data);
                         self.b.fence();
                     }
-                    bcast::bcast(&mut self.b, 0, data);
+                    self.build(&Shape::Bcast { root: 0, data });
                 }
             },
             Call::Gather { send, recv, root } => match self.part(*root, remote)? {

@@ -4,8 +4,8 @@
 //! each operation, over [`Builder`]); `engine` runs it over anything that carries messages, against
 //! the memory of one call. Blocking, nonblocking and persistent forms run the same schedules.
 //!
-//! An algorithm is chosen by what is the same at all processes: their number, bytes, and the
-//! operation's properties.
+//! [`choice`] chooses the algorithm, by what is the same at all processes; `shape` is where it
+//! asks.
 
 pub mod allgather;
 pub mod alltoall;
@@ -14,7 +14,10 @@ pub mod bcast;
 pub mod blocks;
 mod call;
 mod calls;
+pub mod choice;
+pub mod circulant;
 mod engine;
+mod facts;
 mod flags;
 #[cfg(test)]
 mod flags_model;
@@ -33,6 +36,7 @@ mod plan;
 pub mod reduce;
 pub mod scan;
 mod schedule;
+pub mod shape;
 mod signature;
 mod spare;
 mod start;

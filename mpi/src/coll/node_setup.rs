@@ -1,21 +1,28 @@
-//! The agreement of a communicator's processes on memory that they share.
+//! The agreement of a communicator's processes on where they are, what is set, and memory that they
+//! share.
 //!
-//! The first operation of a communicator makes the memory: rank 0 creates it, all learn by messages
-//! how to open it, and agree whether all have it.
+//! The first operation of a communicator makes it. All tell each other their node, the kind of
+//! their paths and the algorithms that are set; of these all must have the same. On one node rank 0
+//! creates memory, all open it, and agree whether all have it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ch3_shim::Vci;
 use ch3_shim::shared_memory::{self, SharedMemory, Ticket};
 
+use super::choice::{self, Forced, Machine, Operation, PATHS, Setting};
 use super::node_memory::{MAX_PROCESSES, NodeMemory};
-use super::node_state::Agreement;
+use super::node_state::{Agreement, Decision};
 use crate::comm::{CommCore, SETUP_TAG};
-use crate::error::Result;
+use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, GatherAll, Party};
 
-/// Bytes of a record: what a process can do, then its ticket.
-const RECORD: usize = 8 + Ticket::LEN;
+/// Bytes of a record: what a process can do, the row of its path, what is set, its node, its
+/// ticket.
+const RECORD: usize = HEAD + 8 + Ticket::LEN;
+/// Bytes before the node.
+const HEAD: usize = 2 + Operation::ALL.len();
 /// The process is ready to share memory.
 const WILLING: u8 = 1;
 /// It is registered for fences.
@@ -25,18 +32,18 @@ const FENCED: u8 = 2;
 #[derive(Debug)]
 enum Setup {
     Tickets { tickets: GatherAll, made: Option<SharedMemory> },
-    Agreed { all: AndAll, opened: Option<SharedMemory>, fences: bool },
+    Agreed { all: AndAll, opened: Option<SharedMemory>, fences: bool, setting: Setting },
 }
 
-/// Returns true if the processes of a communicator may come to share memory.
+/// Returns true if the processes of a communicator agree before they choose.
 #[inline]
-pub(super) fn may_share(core: &CommCore) -> bool {
-    core.remote().is_none() && (2..=MAX_PROCESSES).contains(&(core.size() as usize))
+pub(super) fn agrees(core: &CommCore) -> bool {
+    core.remote().is_none() && core.size() > 1
 }
 
 /// Begins the agreement of a communicator's processes.
-pub(super) fn begin(vci: &mut Vci, core: &Arc<CommCore>) -> Box<dyn Agreement> {
-    let state = Some(Setup::begin(vci, core));
+pub(super) fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Box<dyn Agreement> {
+    let state = Some(Setup::begin(vci, core, forced));
     Box::new(Agreeing { core: Arc::clone(core), state })
 }
 
@@ -48,22 +55,24 @@ struct Agreeing {
 }
 
 impl Agreement for Agreeing {
-    fn advance(&mut self, vci: &mut Vci) -> Result<Option<Option<NodeMemory>>> {
-        let Some(state) = self.state.take() else { return Ok(Some(None)) };
+    fn advance(&mut self, vci: &mut Vci) -> Result<Option<Decision>> {
+        let Some(state) = self.state.take() else {
+            return Err(MpiError::new(Class::INTERN, "an agreement is asked after its end"));
+        };
         match state.advance(vci, &self.core)? {
             Step::Goes(on) => {
-                self.state = Some(on);
+                self.state = Some(*on);
                 Ok(None)
             }
-            Step::Over(memory) => Ok(Some(memory)),
+            Step::Over(decision) => Ok(Some(decision)),
         }
     }
 }
 
 /// An agreement after a step.
 enum Step {
-    Goes(Setup),
-    Over(Option<NodeMemory>),
+    Goes(Box<Setup>),
+    Over(Decision),
 }
 
 fn party(core: &Arc<CommCore>) -> Party {
@@ -76,15 +85,20 @@ fn party(core: &Arc<CommCore>) -> Party {
 }
 
 impl Setup {
-    fn begin(vci: &mut Vci, core: &Arc<CommCore>) -> Setup {
+    fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Setup {
         let mut record = [0; RECORD];
-        let (flags, room) = record.split_at_mut(8);
-        flags[0] = if vci.shares_memory() { WILLING } else { 0 };
+        let (head, rest) = record.split_at_mut(HEAD);
+        let (node, room) = rest.split_at_mut(8);
+        let may_share = core.size() as usize <= MAX_PROCESSES && vci.shares_memory();
+        head[0] = if may_share { WILLING } else { 0 };
         if shared_memory::register_for_fences() {
-            flags[0] |= FENCED;
+            head[0] |= FENCED;
         }
+        head[1] = path_of(vci);
+        head[2..].copy_from_slice(&forced.0);
+        node.copy_from_slice(&node_of(vci, core).to_le_bytes());
         let mut made = None;
-        if core.rank() == 0 && flags[0] & WILLING != 0 {
+        if core.rank() == 0 && may_share {
             made = SharedMemory::create(NodeMemory::bytes(core.size() as usize))
                 .inspect_err(|e| {
                     tracing::warn!("memory that the processes of a node share: {e}; they use messages")
@@ -93,7 +107,7 @@ impl Setup {
         }
         match made.as_ref().and_then(SharedMemory::ticket) {
             Some(ticket) => room.copy_from_slice(&ticket.to_bytes()),
-            None if core.rank() == 0 => flags[0] &= !WILLING,
+            None if core.rank() == 0 => head[0] &= !WILLING,
             None => {}
         }
         Setup::Tickets { tickets: GatherAll::new(party(core), record.to_vec()), made }
@@ -103,36 +117,107 @@ impl Setup {
         match self {
             Setup::Tickets { mut tickets, made } => {
                 let Some(records) = tickets.advance(vci)? else {
-                    return Ok(Step::Goes(Setup::Tickets { tickets, made }));
+                    return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made })));
                 };
                 let records = records.as_chunks::<RECORD>().0;
                 let flags = records.iter().fold(u8::MAX, |all, record| all & record[0]);
-                if flags & WILLING == 0 {
-                    return Ok(Step::Over(None));
+                let (setting, fault) = agreed(records);
+                if fault.is_some() || flags & WILLING == 0 || setting.machine.nodes > 1 {
+                    return Ok(Step::Over(Decision { memory: None, setting, fault }));
                 }
                 let opened = made.or_else(|| open(core, &records[0]));
                 let words = vec![if opened.is_some() { u64::MAX } else { 0 }];
                 let all = AndAll::new(party(core), words);
-                Setup::Agreed { all, opened, fences: flags & FENCED == 0 }.advance(vci, core)
+                let fences = flags & FENCED == 0;
+                Setup::Agreed { all, opened, fences, setting }.advance(vci, core)
             }
-            Setup::Agreed { mut all, opened, fences } => {
+            Setup::Agreed { mut all, opened, fences, mut setting } => {
                 let Some(words) = all.advance(vci)? else {
-                    return Ok(Step::Goes(Setup::Agreed { all, opened, fences }));
+                    return Ok(Step::Goes(Box::new(Setup::Agreed { all, opened, fences, setting })));
                 };
                 let shared = opened.filter(|_| words[0] != 0);
                 let place = (core.rank() as usize, core.size() as usize);
-                Ok(Step::Over(shared.map(|mut memory| {
+                setting.shared = shared.is_some();
+                let memory = shared.map(|mut memory| {
                     memory.close();
-                    NodeMemory::new(memory, place, fences)
-                })))
+                    Arc::new(NodeMemory::new(memory, place, fences))
+                });
+                Ok(Step::Over(Decision { memory, setting, fault: None }))
             }
         }
     }
 }
 
+/// Returns the row of the path between nodes, or between all processes if they share no memory.
+fn path_of(vci: &Vci) -> u8 {
+    let names = &vci.config().netmods;
+    match names.iter().find(|name| *name != "shm").map(String::as_str) {
+        Some("ofi") => choice::costs::row_of_provider(vci.config().providers()),
+        Some(name) => choice::costs::row(name),
+        None => choice::costs::row("shm"),
+    }
+}
+
+/// Returns the number of this process's node: processes of one node share memory.
+fn node_of(vci: &mut Vci, core: &CommCore) -> u64 {
+    let place = core.group().place(core.rank()).unwrap_or(0);
+    match vci.config().shm_ranks() {
+        // A process that does not know its node is alone.
+        0 => vci.node_of(place).unwrap_or(1 << 63 | u64::from(place)),
+        ranks => u64::from(place) / ranks as u64,
+    }
+}
+
+/// Returns what all know of each other by their records, and the fault if they are set differently.
+fn agreed(records: &[[u8; RECORD]]) -> (Setting, Option<Box<MpiError>>) {
+    let node = |record: &[u8; RECORD]| -> [u8; 8] {
+        let mut node = [0; 8];
+        node.copy_from_slice(&record[HEAD..HEAD + 8]);
+        node
+    };
+    let mut members = HashMap::<[u8; 8], usize>::new();
+    for record in records {
+        *members.entry(node(record)).or_default() += 1;
+    }
+    // All wait for the slowest path.
+    let rows = records.iter().map(|r| PATHS[usize::from(r[1]).min(PATHS.len() - 1)]);
+    let far = rows.reduce(|a, b| if b.latency > a.latency { b } else { a });
+    let far = far.unwrap_or(PATHS[0]);
+    let all_share = records.iter().all(|r| r[0] & WILLING != 0);
+    let near = if all_share { PATHS[usize::from(choice::costs::row("shm"))] } else { far };
+    let per_node = members.values().copied().max().unwrap_or(1);
+    let machine = Machine { near, far, nodes: members.len(), per_node };
+    let forced = |record: &[u8; RECORD]| {
+        let mut forced = Forced::default();
+        forced.0.copy_from_slice(&record[2..HEAD]);
+        forced
+    };
+    let first = records.first().map(forced).unwrap_or_default();
+    let other = records.iter().map(forced).enumerate().find(|(_, other)| *other != first);
+    let fault = other.map(|(rank, other)| differing(first, rank, other));
+    (Setting { machine, forced: first, shared: false }, fault)
+}
+
+/// The fault of two processes with different settings.
+fn differing(first: Forced, rank: usize, other: Forced) -> Box<MpiError> {
+    let name = |forced: &Forced, operation: Operation| {
+        let at = usize::from(forced.0[operation as usize]);
+        operation.values().get(at).copied().unwrap_or("unknown")
+    };
+    let differs = |o: &&Operation| name(&first, **o) != name(&other, **o);
+    let operation = Operation::ALL.iter().find(differs).copied().unwrap_or(Operation::Barrier);
+    let text = format!(
+        "{} is {} at rank 0 of the communicator and {} at rank {rank}; give all processes the same value",
+        operation.setting(),
+        name(&first, operation),
+        name(&other, operation)
+    );
+    MpiError::new(Class::OTHER, text)
+}
+
 fn open(core: &CommCore, record: &[u8; RECORD]) -> Option<SharedMemory> {
     let mut ticket = [0; Ticket::LEN];
-    ticket.copy_from_slice(&record[8..]);
+    ticket.copy_from_slice(&record[HEAD + 8..]);
     let opened = SharedMemory::open(&Ticket::from_bytes(ticket), NodeMemory::bytes(core.size() as usize));
     // Processes on other nodes have no such memory.
     opened.inspect_err(|e| tracing::debug!("no memory shared with rank 0 of a communicator: {e}")).ok()

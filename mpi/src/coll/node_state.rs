@@ -1,4 +1,5 @@
-//! A communicator's knowledge of the memory that its processes share.
+//! A communicator's knowledge of its processes: the memory that they share, where they are, and
+//! what is set.
 //!
 //! Operations that begin while it is not decided whether there is some wait, and begin in their
 //! order, so that all processes choose alike for each of them.
@@ -10,16 +11,28 @@ use std::sync::{Arc, OnceLock};
 use ch3_shim::Vci;
 use parking_lot::Mutex;
 
+use super::choice::{Forced, Setting};
 use super::node_memory::{Lane, NodeMemory};
-use crate::error::Result;
+use crate::error::{MpiError, Result};
 
 /// The agreement of processes on memory that they share.
 pub(super) trait Agreement: Debug + Send {
-    /// Goes as far as it can; the memory, or that there is none, once that is agreed.
+    /// Goes as far as it can; the decision once all have agreed.
     ///
     /// # Errors
     /// A peer that is lost.
-    fn advance(&mut self, vci: &mut Vci) -> Result<Option<Option<NodeMemory>>>;
+    fn advance(&mut self, vci: &mut Vci) -> Result<Option<Decision>>;
+}
+
+/// The decision of a communicator's processes.
+#[derive(Debug)]
+pub(super) struct Decision {
+    /// The memory that they share, if they do.
+    pub memory: Option<Arc<NodeMemory>>,
+    /// The facts on which choices depend.
+    pub setting: Setting,
+    /// The fault that ends all operations: settings that differ.
+    pub fault: Option<Box<MpiError>>,
 }
 
 /// The order of the operations of a lane that have not begun.
@@ -32,16 +45,22 @@ struct Queue {
 /// The memory of a communicator, or what is known of it.
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
-    decided: OnceLock<Option<Arc<NodeMemory>>>,
+    decided: OnceLock<Decision>,
     setup: Mutex<Option<Box<dyn Agreement>>>,
     queues: [Queue; 2],
 }
 
 impl NodeState {
-    /// Returns what is decided: the memory, or that there is none. `None` if nothing is yet.
+    /// Returns what is decided. `None` if nothing is yet.
     #[inline]
-    pub(super) fn decided(&self) -> Option<Option<&Arc<NodeMemory>>> {
-        self.decided.get().map(Option::as_ref)
+    pub(super) fn decided(&self) -> Option<&Decision> {
+        self.decided.get()
+    }
+
+    /// Returns the memory that the processes share, if it is decided that they do.
+    #[inline]
+    pub(super) fn memory(&self) -> Option<&Arc<NodeMemory>> {
+        self.decided.get()?.memory.as_ref()
     }
 
     /// Gives an operation its place among those that wait to begin.
@@ -70,22 +89,27 @@ impl NodeState {
     /// meanwhile there is no memory, and the operation finds that out by its messages.
     #[cold]
     #[inline(never)]
-    pub(super) fn decide(&self, vci: &mut Vci, begin: impl FnOnce(&mut Vci) -> Box<dyn Agreement>) -> bool {
+    pub(super) fn decide(
+        &self,
+        vci: &mut Vci,
+        n: usize,
+        begin: impl FnOnce(&mut Vci) -> Box<dyn Agreement>,
+    ) -> bool {
         let mut setup = self.setup.lock();
         if self.decided.get().is_some() {
             return true;
         }
-        let memory = match setup.get_or_insert_with(|| begin(vci)).advance(vci) {
+        let decision = match setup.get_or_insert_with(|| begin(vci)).advance(vci) {
             Ok(None) => return false,
-            Ok(Some(memory)) => memory,
+            Ok(Some(decision)) => decision,
             Err(e) => {
                 tracing::warn!("no memory that the processes of a communicator share: {}", e.text);
-                None
+                Decision { memory: None, setting: Setting::unknown(n, Forced::default()), fault: None }
             }
         };
         *setup = None;
         // Nobody else decides while the lock is held.
-        let _ = self.decided.set(memory.map(Arc::new));
+        let _ = self.decided.set(decision);
         true
     }
 }

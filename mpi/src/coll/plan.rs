@@ -5,9 +5,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::choice::Setting;
 use super::engine::Reducer;
 use super::reduce::OpFacts;
 use super::schedule::{Base, Builder, Data, Elem, TypeId};
+use super::shape::Shape;
 use crate::datatype::{Blocks, Buf, TypeDesc, Types};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Op;
@@ -22,8 +24,8 @@ pub(super) struct Plan<'a> {
     pub send: Buf,
     pub recv: Buf,
     pub reducer: Reducer,
-    /// The processes share memory.
-    pub node: bool,
+    /// The facts on which choices depend, for parts of an operation that are built at once.
+    pub setting: &'a Setting,
 }
 
 pub(super) fn bad(class: Class, text: String) -> Box<MpiError> {
@@ -44,6 +46,11 @@ pub(super) fn elem_of(i: usize, desc: &TypeDesc) -> Elem {
 }
 
 impl Plan<'_> {
+    /// Adds the schedule of an operation of the group.
+    pub(super) fn build(&mut self, shape: &Shape) {
+        shape.build(&mut self.b, self.setting);
+    }
+
     /// Adds a type.
     fn elem(&mut self, desc: &Arc<TypeDesc>) -> Elem {
         let elem = elem_of(self.descs.len(), desc);

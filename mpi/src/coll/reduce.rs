@@ -1,22 +1,12 @@
-//! Reduce and allreduce: trees and doubling, or for long vectors a reduction by halves of the
-//! vector, whose parts are then collected.
+//! Reductions: trees and doubling of whole vectors, or of their parts, which are then collected.
 
 use core::ops::Range;
 
 use super::blocks::{Group, share};
+use super::choice::{Allreduce, Reduce, ReduceScatter};
+use super::circulant;
+pub use super::facts::OpFacts;
 use super::schedule::{Builder, Data, floor_power};
-
-/// Longest vector that goes up a tree as a whole, in bytes.
-const SHORT_MAX: usize = 2048;
-
-/// The properties of an operation that an algorithm may rely on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpFacts {
-    /// True if operands may be exchanged.
-    pub commutative: bool,
-    /// True if the operation works on any part of a vector.
-    pub divisible: bool,
-}
 
 /// A running result, and room for the operand of another process. Operands that are to the right of
 /// the result are combined in the room, which then changes places with it.
@@ -46,9 +36,8 @@ impl Accumulator {
 /// Combines the vectors of all at the root, into `result` there.
 ///
 /// `mine` is this process's operand. At a root whose operand is in place it is `result`.
-pub fn reduce(b: &mut Builder, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
-    let long = mine.bytes() > SHORT_MAX && mine.count >= floor_power(b.n);
-    if op.commutative && op.divisible && long && b.n > 1 {
+pub fn reduce(b: &mut Builder, how: Reduce, root: usize, op: OpFacts, mine: Data, result: Option<Data>) {
+    if how == Reduce::Rabenseifner && b.n > 1 {
         reduce_by_halves(b, root, mine, result);
     } else {
         reduce_tree(b, root, op, mine, result);
@@ -144,11 +133,14 @@ fn reduce_by_halves(b: &mut Builder, root: usize, mine: Data, result: Option<Dat
 ///
 /// `mine` is this process's operand; it is `result` if it is in place. All processes combine the
 /// same operands in the same order, so they get the same bits.
-pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
+pub fn allreduce(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
     let (n, me) = (b.n, b.me);
     if n == 1 {
         b.copy(mine, result);
         return;
+    }
+    if matches!(how, Allreduce::Ring | Allreduce::Circulant) {
+        return allreduce_blocks(b, how, mine, result);
     }
     let (power, rest) = folded(n);
     // Even ones of the first processes leave their operand to their neighbours.
@@ -161,8 +153,7 @@ pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
     let place = if me < 2 * rest { me / 2 } else { me - rest };
     let member = |p: usize| if p < rest { 2 * p + 1 } else { p + rest };
     let room = b.room(result.count, result.elem);
-    let long = result.bytes() > SHORT_MAX && result.count >= power;
-    let divided = op.commutative && op.divisible && long;
+    let divided = how == Allreduce::Rabenseifner;
     // Each operand from the right makes the buffers change places; the result ends in its own.
     let changes = power.ilog2() - place.count_ones();
     let (acc, tmp) = if divided || changes % 2 == 0 { (result, room) } else { (room, result) };
@@ -196,6 +187,22 @@ pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
     }
 }
 
+/// Each process combines one block of the vector, and gives it to all.
+fn allreduce_blocks(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
+    let n = b.n;
+    let room = b.room(result.count, result.elem);
+    let (from, acc, tmp) = (blocks(mine, n), blocks(result, n), blocks(room, n));
+    if how == Allreduce::Circulant {
+        circulant::reduce_scatter(b, &from, &acc, &tmp);
+        circulant::allgather(b, &acc);
+    } else {
+        b.copy(mine, result);
+        let group = Group { me: b.me, n, real: &|r| r };
+        group.ring_reduce(b, &|i| acc(i..i + 1), &|i| tmp(i..i + 1));
+        group.ring(b, &|i| acc(i..i + 1));
+    }
+}
+
 /// Returns the ranges of a vector's parts that are dealt out to `n` processes.
 fn blocks(d: Data, n: usize) -> impl Fn(Range<usize>) -> Data {
     move |r| d.range(share(d.count, n, r.start).start..share(d.count, n, r.end - 1).end)
@@ -205,7 +212,13 @@ fn blocks(d: Data, n: usize) -> impl Fn(Range<usize>) -> Data {
 ///
 /// `mine` is this process's operand, with all blocks; `counts` are their elements. If it is `None`,
 /// the operand is in `result`, whose start is replaced.
-pub fn reduce_scatter(b: &mut Builder, op: OpFacts, mine: Option<Data>, result: Data, counts: &[usize]) {
+pub fn reduce_scatter(
+    b: &mut Builder,
+    how: ReduceScatter,
+    mine: Option<Data>,
+    result: Data,
+    counts: &[usize],
+) {
     let n = b.n;
     let mut ends = vec![0];
     ends.extend(counts.iter().scan(0, |end, c| {
@@ -220,28 +233,42 @@ pub fn reduce_scatter(b: &mut Builder, op: OpFacts, mine: Option<Data>, result: 
         b.copy(whole, own);
         return;
     }
-    if !(op.commutative && op.divisible) {
-        let all = b.room(total, result.elem);
-        allreduce(b, op, whole, all);
-        b.fence();
-        b.copy(block(all, b.me), own);
-    } else if total * result.elem.size < PAIRWISE_FROM {
-        scatter_by_halves(b, whole, own, &ends);
-    } else {
-        let acc = if mine.is_some() { own } else { b.room(own.count, own.elem) };
-        let tmp = b.room(own.count, own.elem);
-        b.copy(block(whole, b.me), acc);
-        for i in 1..n {
-            let (to, from) = (b.after(i), b.before(i));
-            b.exchange(to, block(whole, to), from, tmp);
-            b.reduce(tmp, acc);
+    let range = |d: Data| {
+        let ends = ends.clone();
+        move |r: Range<usize>| d.range(ends[r.start]..ends[r.end])
+    };
+    match how {
+        ReduceScatter::Allreduce => {
+            let all = b.room(total, result.elem);
+            allreduce(b, Allreduce::Doubling, whole, all);
+            b.fence();
+            b.copy(block(all, b.me), own);
         }
-        b.copy(acc, own);
+        ReduceScatter::Halving => scatter_by_halves(b, whole, own, &ends),
+        ReduceScatter::Pairwise => {
+            let acc = if mine.is_some() { own } else { b.room(own.count, own.elem) };
+            let tmp = b.room(own.count, own.elem);
+            b.copy(block(whole, b.me), acc);
+            for i in 1..n {
+                let (to, from) = (b.after(i), b.before(i));
+                b.exchange(to, block(whole, to), from, tmp);
+                b.reduce(tmp, acc);
+            }
+            b.copy(acc, own);
+        }
+        ReduceScatter::Ring | ReduceScatter::Circulant => {
+            let (acc, tmp) = (b.room(total, result.elem), b.room(total, result.elem));
+            if how == ReduceScatter::Circulant {
+                circulant::reduce_scatter(b, &range(whole), &range(acc), &range(tmp));
+            } else {
+                b.copy(whole, acc);
+                let group = Group { me: b.me, n, real: &|r| r };
+                group.ring_reduce(b, &|i| block(acc, i), &|i| block(tmp, i));
+            }
+            b.copy(block(acc, b.me), own);
+        }
     }
 }
-
-/// From this total on, in bytes, blocks are reduced pair by pair.
-const PAIRWISE_FROM: usize = 512 * 1024;
 
 fn scatter_by_halves(b: &mut Builder, whole: Data, own: Data, ends: &[usize]) {
     let (n, me) = (b.n, b.me);

@@ -53,7 +53,12 @@ impl Call {
 pub(super) fn of(call: &Call, bytes: u64) -> u64 {
     let (number, root) = call.number_and_root();
     let root = root.map_or(0, |root| root.cast_unsigned() as u64 + 1) & ((1 << ROOT) - 1);
-    number << (BYTES + ROOT) | root << BYTES | bytes.min((1 << BYTES) - 1)
+    with_bytes(number << (BYTES + ROOT) | root << BYTES, bytes)
+}
+
+/// Returns the signature of a call with so many bytes, by that of the call without any.
+pub(super) fn with_bytes(call: u64, bytes: u64) -> u64 {
+    call | bytes.min((1 << BYTES) - 1)
 }
 
 /// Describes a signature.

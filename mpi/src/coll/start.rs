@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::call::{Call, Peers};
+use super::choice::{Forced, Setting};
 use super::engine::{Active, Reducer};
 use super::memory::{Memory, Work};
 use super::plan::{Plan, bad};
 use super::schedule::{Base, Builder, Data, Schedule};
+use super::shape::Shape;
 use super::signature;
-use crate::datatype::{Buf, Types};
+use crate::datatype::{Buf, TypeDesc, Types};
 use crate::error::{Class, Result};
 use crate::handle::{Datatype, Op};
 use crate::op::{Ops, Prepared};
@@ -29,29 +31,30 @@ impl Call {
         peers: Peers<'_>,
     ) -> Result<Active<R>> {
         let mut active = Active::empty();
-        self.plan_in(&mut active, types, ops, place, peers, false)?;
+        let setting = Setting::unknown(place.1, Forced::default());
+        self.check(&mut active, types, ops, place, peers)?.build(&mut active, &setting)?;
         Ok(active)
     }
 
-    /// Works like [`Call::plan`] in a run that is over. `node`: the processes share memory.
+    /// Checks the arguments of a call; its schedule is built later, in a run that is over.
     ///
     /// # Errors
-    /// As [`Call::plan`].
-    pub(super) fn plan_in<R: Copy>(
+    /// An argument that MPI does not allow, with its class.
+    pub(super) fn check<R: Copy>(
         &self,
         active: &mut Active<R>,
         types: &Types,
         ops: &Ops,
         (me, n): (usize, usize),
         peers: Peers<'_>,
-        node: bool,
-    ) -> Result<()> {
+    ) -> Result<Checked> {
         let (schedule, mut descs) = active.take_lists();
         if descs.is_empty() {
             descs.push(types.desc(BYTE)?);
         }
         // Without elements until the call's buffers are known.
         let none = Buf::IN_PLACE;
+        let setting = &Setting::unknown(n, Forced::default());
         let mut plan = Plan {
             types,
             ops,
@@ -60,17 +63,46 @@ impl Call {
             send: none,
             recv: none,
             reducer: Reducer::None,
-            node,
+            setting,
         };
-        match peers {
+        let shape = match peers {
             Peers::Group => plan.intra(self)?,
-            Peers::Remote(n) => plan.inter(self, n)?,
-            Peers::Neighbours(around) => plan.around(self, around)?,
-        }
+            Peers::Remote(n) => plan.inter(self, n).map(|()| Shape::Built)?,
+            Peers::Neighbours(around) => plan.around(self, around).map(|()| Shape::Built)?,
+        };
         let Plan { b, descs, send, recv, reducer, .. } = plan;
-        let mut schedule = b.finish();
-        schedule.signature = signature::of(self, schedule.signature);
-        active.prepare(schedule, (send, recv), descs, reducer)
+        let signature = signature::of(self, 0);
+        Ok(Checked { shape, b, descs, buffers: (send, recv), reducer, signature })
+    }
+}
+
+/// A call whose arguments were checked, before its schedule is built.
+#[derive(Debug)]
+pub(super) struct Checked {
+    shape: Shape,
+    b: Builder,
+    descs: Vec<Arc<TypeDesc>>,
+    buffers: (Buf, Buf),
+    reducer: Reducer,
+    /// Its signature, without bytes.
+    signature: u64,
+}
+
+impl Checked {
+    /// Builds the schedule and prepares the run.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn build<R: Copy>(mut self, active: &mut Active<R>, setting: &Setting) -> Result<()> {
+        self.shape.build(&mut self.b, setting);
+        let mut schedule = self.b.finish();
+        schedule.signature = signature::with_bytes(self.signature, schedule.signature);
+        active.prepare(schedule, self.buffers, self.descs, self.reducer)
+    }
+
+    /// Returns true if a function of the program combines operands.
+    pub(super) fn calls_program(&self) -> bool {
+        matches!(self.reducer, Reducer::User(..))
     }
 }
 

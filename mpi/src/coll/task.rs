@@ -6,10 +6,12 @@ use ch3_shim::{Comm as Channel, Mode, RawReq, Vci};
 use netmod_core::Segment;
 
 use super::call::{Call, Peers};
+use super::choice::{Forced, Setting};
 use super::engine::Advance;
 use super::node_memory::{Lane, Place};
 use super::node_setup;
 use super::spare::{Run, Spares};
+use super::start::Checked;
 use super::wire::Wire;
 use crate::comm::{CommCore, WAKE_TAGS};
 use crate::datatype::TypeDesc;
@@ -31,9 +33,11 @@ pub(crate) struct Running {
     tag: i32,
     /// Its place among the operations that have not begun, until it begins.
     turn: Option<u32>,
-    /// The run in shared memory, while it is not decided whether the processes have some. It is
-    /// prepared with the other one, since types and operations may be freed before the decision.
-    in_node: Option<Box<Run>>,
+    /// The call whose run is prepared once the processes have agreed. It is checked at once, since
+    /// types and operations may be freed before.
+    checked: Option<Box<Checked>>,
+    /// The algorithms that are set for this process.
+    forced: Forced,
     /// Its place in memory that the processes share.
     place: Option<Place>,
     /// The type of a reduction, by the handle that the call gave.
@@ -84,60 +88,75 @@ impl Running {
         peers: Peers<'_>,
     ) -> Result<Running> {
         let is_group = matches!(peers, Peers::Group);
-        let may_share = is_group && form != Form::Persistent && node_setup::may_share(&core);
-        let decided = core.node.decided();
-        let undecided = may_share && decided.is_none();
-        let node = may_share && matches!(decided, Some(Some(_)));
+        let agrees = is_group && form != Form::Persistent && node_setup::agrees(&core);
+        let decided = core.node.decided().filter(|_| agrees);
+        if let Some(fault) = decided.and_then(|d| d.fault.clone()) {
+            return Err(fault);
+        }
+        let undecided = agrees && decided.is_none();
         let (mut run, same) = match form {
             // It is kept for long, and planned for messages.
             Form::Persistent => (Box::default(), false),
             _ => objects.spares.take(core.serial, call),
         };
+        let (mut checked, mut operand) = (None, None);
         if same {
             run.active.restart();
         } else {
             let place = (core.rank() as usize, core.size() as usize);
             run.call = None;
-            call.plan_in(&mut run.active, &objects.types, &objects.ops, place, peers, node)?;
+            let made = call.check(&mut run.active, &objects.types, &objects.ops, place, peers)?;
+            if made.calls_program() {
+                operand = call.operand_type();
+            }
+            match decided {
+                Some(decision) => made.build(&mut run.active, &decision.setting)?,
+                None if undecided => checked = Some(Box::new(made)),
+                None => {
+                    let unknown = Setting::unknown(place.1, Forced::default());
+                    made.build(&mut run.active, &unknown)?;
+                }
+            }
             if is_group && !undecided && call.can_be_repeated() && run.active.is_small() {
                 run.call = Some((core.serial, call.clone()));
             }
         }
-        let operand = if run.active.calls_program() { call.operand_type() } else { None };
         let operand = operand.and_then(|h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc))));
         let number = call.number();
-        let mut in_node = None;
-        if undecided {
-            let mut run = Box::<Run>::default();
-            let place = (core.rank() as usize, core.size() as usize);
-            call.plan_in(&mut run.active, &objects.types, &objects.ops, place, peers, true)?;
-            in_node = Some(run);
-        }
         let (tag, lane) = match form {
             Form::Blocking => (core.next_tag(), Lane::Blocking),
             Form::Request | Form::Persistent => (core.next_request_tag(), Lane::Request),
         };
-        let turn = may_share.then(|| core.node.enter(lane));
-        Ok(Running { run, number, core, lane, tag, turn, in_node, place: None, operand, alias: None })
+        let turn = agrees.then(|| core.node.enter(lane));
+        let forced = objects.forced;
+        Ok(Running { run, number, core, lane, tag, turn, checked, forced, place: None, operand, alias: None })
     }
 
     /// Begins the operation. False if it must wait for others that come before it.
-    fn begin(&mut self, vci: &mut Vci) -> bool {
-        let Some(turn) = self.turn else { return true };
-        let node = &self.core.node;
-        if node.decided().is_none() && !node.decide(vci, |vci| node_setup::begin(vci, &self.core)) {
-            return false;
+    ///
+    /// # Errors
+    /// Settings that differ; no memory.
+    fn begin(&mut self, vci: &mut Vci) -> Result<bool> {
+        let Some(turn) = self.turn else { return Ok(true) };
+        let (node, n) = (&self.core.node, self.core.size() as usize);
+        if node.decided().is_none()
+            && !node.decide(vci, n, |vci| node_setup::begin(vci, &self.core, self.forced))
+        {
+            return Ok(false);
         }
         if !node.is_next(self.lane, turn) {
-            return false;
+            return Ok(false);
         }
         node.has_begun(self.lane);
         self.turn = None;
-        let memory = node.decided().flatten();
-        if let (Some(run), Some(_)) = (self.in_node.take(), memory) {
-            self.run = run;
+        let Some(decision) = node.decided() else { return Ok(false) };
+        if let Some(fault) = &decision.fault {
+            return Err(fault.clone());
         }
-        if let Some(memory) = memory {
+        if let Some(checked) = self.checked.take() {
+            checked.build(&mut self.run.active, &decision.setting)?;
+        }
+        if let Some(memory) = &decision.memory {
             let with_slots = self.run.active.slots() > 0;
             let place = memory.begin(self.lane, with_slots);
             if with_slots {
@@ -145,19 +164,18 @@ impl Running {
                 self.place = Some(place);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Returns true if the operations before it that use the same slots are over.
     #[inline]
     fn is_first(&self) -> bool {
-        self.place
-            .is_none_or(|place| self.core.node.decided().flatten().is_none_or(|node| node.is_first(place)))
+        self.place.is_none_or(|place| self.core.node.memory().is_none_or(|node| node.is_first(place)))
     }
 
     /// Lets the operations behind it have the slots.
     fn leave(&mut self) {
-        if let (Some(place), Some(Some(node))) = (self.place.take(), self.core.node.decided()) {
+        if let (Some(place), Some(node)) = (self.place.take(), self.core.node.memory()) {
             node.end(place);
         }
     }
@@ -187,8 +205,10 @@ impl Task for Running {
         {
             return Progress::Done(Err(e));
         }
-        if !self.begin(vci) || !self.is_first() {
-            return Progress::Blocked;
+        match self.begin(vci) {
+            Ok(true) if self.is_first() => {}
+            Ok(_) => return Progress::Blocked,
+            Err(e) => return Progress::Done(Err(self.core.raised(e))),
         }
         let mut carrier = Carrier { vci, core: &self.core, tag: self.tag };
         let advanced = self.run.active.advance(&mut carrier);

@@ -55,7 +55,7 @@ pub enum Starter {
 
 impl Starter {
     /// Returns the launcher with its options, or none if the test is skipped.
-    fn command(self, test: &str, prefix: &Prefix) -> Option<Command> {
+    pub fn command(self, test: &str, prefix: &Prefix) -> Option<Command> {
         match self {
             Starter::Nmrun => Some(Command::new(prefix.file("bin/mpiexec"))),
             Starter::Hydra => launcher_or_skip(test, "mpiexec.hydra", "mpich").map(Command::new),

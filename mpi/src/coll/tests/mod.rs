@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use network::Network;
 
+use super::choice::{Algorithm, Case};
 use super::{Elem, Reducer, Schedule, TypeId};
 use crate::datatype::basic::basic;
 use crate::datatype::{Form, TypeDesc};
@@ -70,6 +71,11 @@ struct Process {
 fn run(what: &str, send: &Arc<TypeDesc>, recv: &Arc<TypeDesc>, reducer: &Reducer, all: Vec<Process>) {
     let types = vec![named(0x4c00_010d), Arc::clone(send), Arc::clone(recv)];
     Network::new(what, all.len()).run(&types, reducer, all);
+}
+
+/// The algorithms of an operation that can run a case.
+fn able<A: Algorithm>(case: &Case) -> Vec<A> {
+    A::ALL.iter().copied().filter(|a| a.can_run(case)).collect()
 }
 
 /// Roots that are tried: all of few processes, some of many.

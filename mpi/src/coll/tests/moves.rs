@@ -1,6 +1,7 @@
 //! Operations that move data.
 
-use super::{COUNTS, Process, RECV, SEND, cases, elem, gappy, int, packed, pair_of_ints, roots, run};
+use super::{COUNTS, Process, RECV, SEND, able, cases, elem, gappy, int, packed, pair_of_ints, roots, run};
+use crate::coll::choice::{Allgather, Alltoall, Bcast, Case, Gather, Scatter};
 use crate::coll::{Base, Builder, Data, Reducer, Schedule, allgather, alltoall, barrier, bcast, gather};
 use crate::datatype::TypeDesc;
 use std::sync::Arc;
@@ -53,17 +54,20 @@ fn nobody_leaves_a_barrier_before_all_have_come() {
 fn bcasts() {
     for (_, ty, _) in types() {
         for (n, count) in cases(36_000, ty.size()) {
-            for root in roots(n) {
-                let size = ty.size();
+            let size = ty.size();
+            let ways = able::<Bcast>(&Case::moves(n, count * size));
+            for (root, how) in roots(n).into_iter().flat_map(|r| ways.iter().map(move |how| (r, *how))) {
+                // Some that divide the message evenly, and more than it has bytes.
+                let parts = [1, 3, 16, 90][(n + count + root) % 4];
                 let process = |me| Process {
                     schedule: built(me, n, |b| {
-                        bcast::bcast(b, root, Data::new(Base::Recv, count, elem(RECV, &ty)));
+                        bcast::bcast(b, how, parts, root, Data::new(Base::Recv, count, elem(RECV, &ty)));
                     }),
                     send: vec![],
                     recv: packed(me, count, size),
                     want: packed(root, count, size),
                 };
-                let what = format!("bcast of {count} of {size} bytes from {root} of {n}");
+                let what = format!("bcast of {count} of {size} bytes from {root} of {n}, {how:?}, {parts}");
                 run(&what, &ty, &ty, &Reducer::None, (0..n).map(process).collect());
             }
         }
@@ -89,6 +93,8 @@ fn gathers_and_scatters() {
                 let all = joined((0..n).map(|i| packed(i, count, size)));
                 let own = |me: usize| packed(me, count, size);
                 let what = |op| format!("{op} of {count} of {size} bytes, {root} of {n}, {in_place}");
+                let how = [Gather::Binomial, Gather::Linear][(n + root / 2) % 2];
+                let back = [Scatter::Binomial, Scatter::Linear][(n + root / 2) % 2];
                 // Gather: the root has a receive buffer of all blocks.
                 let process = |me| {
                     let mine = (me != root || !in_place).then(|| Data::new(Base::Send, count, e.0));
@@ -98,7 +104,7 @@ fn gathers_and_scatters() {
                     recv[at..at + count * size].copy_from_slice(&own(root));
                     let recv = if me == root { recv } else { vec![] };
                     let want = if me == root { all.clone() } else { vec![] };
-                    let schedule = built(me, n, |b| gather::gather(b, root, mine, blocks));
+                    let schedule = built(me, n, |b| gather::gather(b, how, root, mine, blocks));
                     Process { schedule, send: own(me), recv, want }
                 };
                 run(&what("gather"), &s, &r, &Reducer::None, (0..n).map(process).collect());
@@ -108,7 +114,7 @@ fn gathers_and_scatters() {
                     let send = if me == root { all.clone() } else { vec![] };
                     let recv = packed(55, count, size);
                     let want = if mine.is_some() { own(me) } else { recv.clone() };
-                    let schedule = built(me, n, |b| gather::scatter(b, root, blocks, mine));
+                    let schedule = built(me, n, |b| gather::scatter(b, back, root, blocks, mine));
                     Process { schedule, send, recv, want }
                 };
                 run(&what("scatter"), &s, &r, &Reducer::None, (0..n).map(process).collect());
@@ -185,15 +191,16 @@ fn operations_with_counts() {
                 };
                 run(&what("scatterv"), &s, &r, &Reducer::None, (0..n).map(process).collect());
             }
-            for in_place in [false, true] {
+            let ways = able::<Allgather>(&Case { uniform: false, ..Case::moves(n, 1) });
+            for (in_place, how) in ways.iter().flat_map(|how| [(false, *how), (true, *how)]) {
                 let process = |me| {
                     let mine = (!in_place).then(|| Data::new(Base::Send, counts[me], e.0));
                     let all = blocks(Base::Recv, &counts, &displs, e.1);
                     let recv = placed(&counts, &displs, size, |i| (i == me && in_place).then(|| own(i)));
-                    let schedule = built(me, n, |b| allgather::allgatherv(b, mine, &all));
+                    let schedule = built(me, n, |b| allgather::allgatherv(b, how, mine, &all));
                     Process { schedule, send: own(me), recv, want: every.clone() }
                 };
-                let what = format!("allgatherv, {count} of {size} bytes, {n}, {in_place}");
+                let what = format!("allgatherv, {count} of {size} bytes, {n}, {in_place}, {how:?}");
                 run(&what, &s, &r, &Reducer::None, (0..n).map(process).collect());
             }
         }
@@ -208,17 +215,19 @@ fn allgathers() {
         {
             let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
             let all = joined((0..n).map(|i| packed(i, count, size)));
-            let process = |me| {
-                let mine = (!in_place).then(|| Data::new(Base::Send, count, e.0));
-                let into = Data::new(Base::Recv, count * ratio, e.1);
-                let own = packed(me, count, size);
-                let mut recv = pieces(77, n, count, size);
-                recv[me * count * size..(me + 1) * count * size].copy_from_slice(&own);
-                let schedule = built(me, n, |b| allgather::allgather(b, mine, into));
-                Process { schedule, send: own, recv, want: all.clone() }
-            };
-            let what = format!("allgather of {count} of {size} bytes, {n}, {in_place}");
-            run(&what, &s, &r, &Reducer::None, (0..n).map(process).collect());
+            for how in able::<Allgather>(&Case::moves(n, count * size)) {
+                let process = |me| {
+                    let mine = (!in_place).then(|| Data::new(Base::Send, count, e.0));
+                    let into = Data::new(Base::Recv, count * ratio, e.1);
+                    let own = packed(me, count, size);
+                    let mut recv = pieces(77, n, count, size);
+                    recv[me * count * size..(me + 1) * count * size].copy_from_slice(&own);
+                    let schedule = built(me, n, |b| allgather::allgather(b, how, mine, into));
+                    Process { schedule, send: own, recv, want: all.clone() }
+                };
+                let what = format!("allgather of {count} of {size} bytes, {n}, {in_place}, {how:?}");
+                run(&what, &s, &r, &Reducer::None, (0..n).map(process).collect());
+            }
         }
     }
 }
@@ -230,17 +239,19 @@ fn alltoalls() {
             cases(36_000, s.size()).into_iter().flat_map(|c| [(c, false), (c, true)])
         {
             let (size, e) = (s.size(), (elem(SEND, &s), elem(RECV, &r)));
-            let process = |me| {
-                let from = (!in_place).then(|| Data::new(Base::Send, count, e.0));
-                let into = Data::new(Base::Recv, count * ratio, e.1);
-                let mine = pieces(me, n, count, size);
-                let recv = if in_place { mine.clone() } else { pieces(77, n, count, size) };
-                let want = joined((0..n).map(|of| packed(of * 100 + me, count, size)));
-                let schedule = built(me, n, |b| alltoall::alltoall(b, from, into));
-                Process { schedule, send: mine, recv, want }
-            };
-            let what = format!("alltoall of {count} of {size} bytes, {n}, {in_place}");
-            run(&what, &s, &r, &Reducer::None, (0..n).map(process).collect());
+            for how in able::<Alltoall>(&Case::moves(n, count * size)) {
+                let process = |me| {
+                    let from = (!in_place).then(|| Data::new(Base::Send, count, e.0));
+                    let into = Data::new(Base::Recv, count * ratio, e.1);
+                    let mine = pieces(me, n, count, size);
+                    let recv = if in_place { mine.clone() } else { pieces(77, n, count, size) };
+                    let want = joined((0..n).map(|of| packed(of * 100 + me, count, size)));
+                    let schedule = built(me, n, |b| alltoall::alltoall(b, how, from, into));
+                    Process { schedule, send: mine, recv, want }
+                };
+                let what = format!("alltoall of {count} of {size} bytes, {n}, {in_place}, {how:?}");
+                run(&what, &s, &r, &Reducer::None, (0..n).map(process).collect());
+            }
         }
     }
 }

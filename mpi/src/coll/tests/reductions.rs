@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use super::{Process, RECV, cases, elem, int, named, packed, roots, run};
+use super::{Process, RECV, able, cases, elem, int, named, packed, roots, run};
+use crate::coll::choice::{self, Allreduce, Reduce, ReduceScatter};
 use crate::coll::reduce::OpFacts;
 use crate::coll::{Base, Builder, Data, Reducer, Schedule, reduce, scan};
 use crate::datatype::basic::basic;
@@ -102,6 +103,11 @@ impl Case {
         Process { schedule, send: own, recv, want }
     }
 
+    /// The algorithms that can run it.
+    fn ways<A: choice::Algorithm>(&self, n: usize, count: usize) -> Vec<A> {
+        able(&choice::Case::reduces(n, count * self.ty.size(), count, self.facts))
+    }
+
     fn run(&self, what: &str, all: Vec<Process>) {
         run(&format!("{} by {what}", self.name), &self.ty, &self.ty, &self.reducer, all);
     }
@@ -122,15 +128,16 @@ fn each(long: usize, mut f: impl FnMut(&Case, usize, usize, bool)) {
 #[test]
 fn reduces() {
     each(20_000, |case, n, count, in_place| {
-        for root in roots(n) {
+        let ways = case.ways::<Reduce>(n, count);
+        for (root, how) in roots(n).into_iter().flat_map(|r| ways.iter().map(move |how| (r, *how))) {
             let process = |me| {
                 let want = (me == root).then(|| case.of(0, n, count));
                 // Other processes have no result, and nothing in place.
                 case.process((me, n), in_place && me == root, count, want, |b, mine, result| {
-                    reduce::reduce(b, root, case.facts, mine, (me == root).then_some(result));
+                    reduce::reduce(b, how, root, case.facts, mine, (me == root).then_some(result));
                 })
             };
-            let what = format!("reduce of {count} at {root} of {n}, {in_place}");
+            let what = format!("reduce of {count} at {root} of {n}, {in_place}, {how:?}");
             case.run(&what, (0..n).map(process).collect());
         }
     });
@@ -139,12 +146,15 @@ fn reduces() {
 #[test]
 fn allreduces() {
     each(20_000, |case, n, count, in_place| {
-        let process = |me| {
-            case.process((me, n), in_place, count, Some(case.of(0, n, count)), |b, mine, result| {
-                reduce::allreduce(b, case.facts, mine, result);
-            })
-        };
-        case.run(&format!("allreduce of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+        for how in case.ways::<Allreduce>(n, count) {
+            let process = |me| {
+                case.process((me, n), in_place, count, Some(case.of(0, n, count)), |b, mine, result| {
+                    reduce::allreduce(b, how, mine, result);
+                })
+            };
+            let what = format!("allreduce of {count}, {n}, {in_place}, {how:?}");
+            case.run(&what, (0..n).map(process).collect());
+        }
     });
 }
 
@@ -175,16 +185,19 @@ fn reduce_scatters() {
         let total = counts.iter().sum();
         let all = case.of(0, n, total);
         let size = case.ty.size();
-        let process = |me: usize| {
-            let mut p = case.process((me, n), in_place, total, None, |b, mine, result| {
-                let mine = (!in_place).then_some(mine);
-                reduce::reduce_scatter(b, case.facts, mine, result, &counts);
-            });
-            let before: usize = counts[..me].iter().sum();
-            let own = &all[before * size..(before + counts[me]) * size];
-            p.want[..own.len()].copy_from_slice(own);
-            p
-        };
-        case.run(&format!("reduce_scatter of {count}, {n}, {in_place}"), (0..n).map(process).collect());
+        for how in case.ways::<ReduceScatter>(n, total) {
+            let process = |me: usize| {
+                let mut p = case.process((me, n), in_place, total, None, |b, mine, result| {
+                    let mine = (!in_place).then_some(mine);
+                    reduce::reduce_scatter(b, how, mine, result, &counts);
+                });
+                let before: usize = counts[..me].iter().sum();
+                let own = &all[before * size..(before + counts[me]) * size];
+                p.want[..own.len()].copy_from_slice(own);
+                p
+            };
+            let what = format!("reduce_scatter of {count}, {n}, {in_place}, {how:?}");
+            case.run(&what, (0..n).map(process).collect());
+        }
     });
 }
