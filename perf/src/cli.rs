@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Barrier(BarrierArgs),
     /// Patterns of MPI programs: ping-pong with computing, halo exchange, allreduce, many to one
     Programs(ProgramsArgs),
+    /// Explain the choice of a collective operation's algorithm
+    Coll(CollArgs),
     /// Many ranks flood one slow receiver
     Flood(FloodArgs),
     /// Cost of a VC: memory unused and connected, and latency beside many connections
@@ -180,6 +182,24 @@ pub(crate) struct ProgramsArgs {
     /// Repetitions per round, without a warm-up [default: as many as take 10 ms]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
+}
+
+/// Options of `coll`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CollArgs {
+    /// Operation, bytes of one rank's message, vector or block, ranks, and nodes, which have as
+    /// many ranks each
+    #[arg(long, required = true, num_args = 4, value_names = ["OP", "BYTES", "RANKS", "NODES"])]
+    pub(crate) explain: Vec<String>,
+    /// Path within a node, by the table of docs/collectives.md
+    #[arg(long, value_name = "PATH", default_value = "shm")]
+    pub(crate) near: String,
+    /// Path between nodes
+    #[arg(long, value_name = "PATH", default_value = "tcp")]
+    pub(crate) far: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options of `flood`.
@@ -428,7 +448,7 @@ const MAX_QUEUE: usize = 10_000_000;
 /// Maximum number of interfaces per side.
 const MAX_NICS: usize = 2000;
 
-fn message_size(text: &str) -> Result<usize, String> {
+pub(crate) fn message_size(text: &str) -> Result<usize, String> {
     let text = text.trim().to_ascii_uppercase();
     let shift = match text.chars().last() {
         Some('K') => 10,

@@ -5,6 +5,7 @@ mod alltoall;
 mod barrier;
 mod bw;
 mod cli;
+mod coll;
 mod connect;
 mod decode;
 mod error;
@@ -127,6 +128,7 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::Alltoall(args)) => alltoall(args),
         Some(Command::Barrier(args)) => job(args.ranks, &args.job, || barrier::rank(args)),
         Some(Command::Programs(args)) => job(args.ranks, &args.job, || programs::rank(args)),
+        Some(Command::Coll(args)) => only_here(|| coll::run(args)),
         Some(Command::Flood(args)) => job(args.ranks, &args.job, || flood::rank(args)),
         Some(Command::Connect(args)) => connect::run(args),
         Some(Command::Match(args)) => only_here(|| tag_matching(args)),
