@@ -33,6 +33,15 @@ pub enum AttrValue {
     Pointer(usize),
     /// A number of the library.
     Integer(i64),
+    /// A number of the library that its object has a place for, of 8 bytes.
+    Placed {
+        /// The number.
+        number: i64,
+        /// The address of the place.
+        place: usize,
+        /// True if programs read an address-sized integer there, and not an `int`.
+        is_wide: bool,
+    },
 }
 
 /// The kinds of objects that have attributes.

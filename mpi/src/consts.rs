@@ -93,3 +93,18 @@ pub const SEEK_END: i32 = 604;
 pub const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 /// Longest name of a data representation in bytes, with the terminating zero in C.
 pub const MAX_DATAREP_STRING: usize = 128;
+
+/// Type of a lock of a window: nobody else has it.
+pub const LOCK_EXCLUSIVE: i32 = 234;
+/// Type of a lock of a window: others may have it, too.
+pub const LOCK_SHARED: i32 = 235;
+/// Assertion: the calls at the other side need not be waited for.
+pub const MODE_NOCHECK: i32 = 1024;
+/// Assertion: no process has stored to its memory since the last synchronization.
+pub const MODE_NOSTORE: i32 = 2048;
+/// Assertion: nobody puts or accumulates to this memory until the next synchronization.
+pub const MODE_NOPUT: i32 = 4096;
+/// Assertion of a fence: it ends no accesses.
+pub const MODE_NOPRECEDE: i32 = 8192;
+/// Assertion of a fence: it begins no accesses.
+pub const MODE_NOSUCCEED: i32 = 16384;

@@ -181,6 +181,25 @@ impl Keyval {
     pub const APPNUM: Keyval = Keyval(0x6440_000d);
 }
 
+/// Keys of the attributes that all windows have.
+impl Keyval {
+    /// `MPI_WIN_BASE`.
+    pub const WIN_BASE: Keyval = Keyval(0x6600_0001);
+    /// `MPI_WIN_SIZE`.
+    pub const WIN_SIZE: Keyval = Keyval(0x6600_0003);
+    /// `MPI_WIN_DISP_UNIT`.
+    pub const WIN_DISP_UNIT: Keyval = Keyval(0x6600_0005);
+    /// `MPI_WIN_CREATE_FLAVOR`.
+    pub const WIN_CREATE_FLAVOR: Keyval = Keyval(0x6600_0007);
+    /// `MPI_WIN_MODEL`.
+    pub const WIN_MODEL: Keyval = Keyval(0x6600_0009);
+
+    /// Returns true if the library sets the attributes of this key.
+    pub(crate) fn is_predefined(self) -> bool {
+        self.0 >> 30 == 1
+    }
+}
+
 /// A slot of a table.
 #[derive(Debug)]
 struct Slot<T> {

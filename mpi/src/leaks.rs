@@ -24,12 +24,17 @@ impl State {
             Left { names: comms, ..of(objects.comms.len(), "communicators", "MPI_Comm_free") },
             Left { names: types, ..of(objects.types.live(), "datatypes", "MPI_Type_free") },
             of(objects.files.table.len(), "files", "MPI_File_close"),
+            of(objects.wins.table.len(), "windows", "MPI_Win_free"),
             of(objects.groups.live(), "groups", "MPI_Group_free"),
             of(requests.table.len(), "requests", "MPI_Wait, MPI_Test or MPI_Request_free"),
             of(objects.messages.len(), "matched messages", "MPI_Mrecv or MPI_Imrecv"),
             of(objects.ops.live(), "operations", "MPI_Op_free"),
             of(objects.anytime.infos().live(), "infos", "MPI_Info_free"),
-            of(objects.keyvals.live(), "keyvals", "MPI_Comm_free_keyval or MPI_Type_free_keyval"),
+            of(
+                objects.keyvals.live(),
+                "keyvals",
+                "MPI_Comm_free_keyval, MPI_Type_free_keyval or MPI_Win_free_keyval",
+            ),
             of(objects.anytime.errhandlers().live(), "error handlers", "MPI_Errhandler_free"),
         ];
         all.iter().filter(|left| left.count > 0).map(Left::line).collect()

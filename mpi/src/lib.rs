@@ -27,8 +27,8 @@
 //! 3. `objects`: all tables, which tasks work on;
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
-//! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned` and `io`, which has
-//!    files.
+//! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned`, `io`, which has
+//!    files, and `win`, which has windows.
 
 mod accelerator;
 pub mod anytime;
@@ -67,6 +67,7 @@ mod task;
 pub mod topo;
 mod turns;
 mod wait;
+mod win;
 mod wish;
 
 pub use anytime::Anytime;

@@ -20,6 +20,7 @@ use crate::matched::Messages;
 use crate::op::Ops;
 use crate::partitioned::tags::Tags;
 use crate::session::Sessions;
+use crate::win::Wins;
 
 /// The objects of a process, without its requests.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub(crate) struct Objects {
     pub part_tags: Tags,
     /// Number of partitioned sends that were made.
     pub partitioned_sends: u32,
+    pub wins: Wins,
     /// Runs of collective operations that are over, for the next ones.
     pub spares: Spares,
     /// The algorithms of collective operations that are set.
@@ -66,6 +68,7 @@ impl Objects {
             files: Files::default(),
             part_tags: Tags::default(),
             partitioned_sends: 0,
+            wins: Wins::default(),
             spares: Spares::default(),
             forced: Forced::read(|operation| dev.config().coll.algorithm(operation as usize)),
         })

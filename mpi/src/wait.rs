@@ -36,7 +36,7 @@ trait Ready<T>: FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>
 
 impl<T, F: FnMut(&mut Vci, &mut Objects, &mut Requests) -> Option<Result<T>>> Ready<T> for F {}
 
-/// Advances the tasks and asks the condition.
+/// Serves windows, advances the tasks, and asks the condition.
 #[inline]
 fn look<T>(
     vci: &mut Vci,
@@ -44,6 +44,7 @@ fn look<T>(
     requests: &mut Requests,
     ready: &mut impl Ready<T>,
 ) -> Part<T> {
+    objects.wins.serve(vci);
     if let Some(call) = requests.advance_tasks(vci, objects) {
         return Part::Call(call);
     }

@@ -161,6 +161,28 @@ fn partitions_arrive_one_by_one() {
 }
 
 #[test]
+fn windows_of_every_kind() {
+    for ranks in [1, 3] {
+        ok("windows_of_every_kind", "windows.c", "windows", ranks);
+    }
+}
+
+#[test]
+fn random_accesses_to_windows() {
+    let test = "random_accesses_to_windows";
+    let seeds = std::env::var("NETMOD_TEST_WINDOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
+    for seed in 1..=seeds {
+        let (abi, ranks) = (Abi::ALL[seed as usize % 2], 1 + seed % 4);
+        for netmod in ["shm,tcp", "tcp"] {
+            let program = prefix().compiled_for(abi, "windows_random.c");
+            let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
+            job.env("NETMOD", netmod).args([&seed.to_string(), "40"]);
+            run(&mut job).expect_ok("windows_random", ranks);
+        }
+    }
+}
+
+#[test]
 fn messages_of_every_length_over_each_netmod() {
     let test = "messages_of_every_length_over_each_netmod";
     let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use netmod_mpi::Status;
-use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval, Win};
 
 /// A binary interface, as functions of the program and the user's codes of errors see it.
 ///
@@ -28,6 +28,9 @@ pub trait Abi: 'static {
 
     /// Returns the handle of a file.
     fn file(file: File) -> Self::File;
+
+    /// Returns the handle of a window.
+    fn win(win: Win) -> Self::Handle;
 
     /// Returns the handle of a datatype.
     fn datatype(datatype: Datatype) -> Self::Handle;

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use netmod_mpi::handle::{Comm, File, Session};
+use netmod_mpi::handle::{Comm, File, Session, Win};
 use netmod_mpi::{Anytime, Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
@@ -30,7 +30,7 @@ pub enum Object {
     /// None: errors go to the handler of `MPI_COMM_SELF`.
     None,
     Comm(c_int),
-    Win,
+    Win(c_int),
     Session(c_int),
     /// A file; of one that is none, the handler of `MPI_FILE_NULL` is called.
     File(c_int),
@@ -143,6 +143,7 @@ fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
         None => object,
         Some(comm) if comm == Comm::NULL.0 => Object::None,
         Some(file) if file & KIND == File::NULL.0 => Object::File(file as c_int),
+        Some(win) if win & KIND == Win::NULL.0 => Object::Win(win as c_int),
         Some(comm) => Object::Comm(comm as c_int),
     };
     dispatch(mpi, name, object, error, code)
@@ -156,9 +157,12 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         Object::Comm(comm) => of_comm(Comm(comm as u32)),
         Object::File(file) => (mpi.file_handler(File(file as u32)), file as u32),
         Object::Session(session) => (mpi.session_handler(Session(session as u32)), session as u32),
-        // The handler of MPI_COMM_SELF serves them only if the program has set it. No window can
-        // exist.
-        Object::None | Object::Win => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
+        Object::Win(win) => match mpi.win_handler(Win(win as u32)) {
+            Some(handler) => (handler, win as u32),
+            None => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
+        },
+        // The handler of MPI_COMM_SELF serves them only if the program has set it.
+        Object::None => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
     };
     match handler {
         Handler::Return => code,
@@ -166,6 +170,7 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         Handler::Abort | Handler::Fatal => {
             let title = match object {
                 Object::File(file) => mpi.file_title(File(file as u32)),
+                Object::Win(win) => mpi.win_title(Win(win as u32)),
                 Object::Session(session) => format!("session {session:#010x}"),
                 _ => mpi.comm_title(Comm(number)),
             };

@@ -383,6 +383,22 @@ pub unsafe fn put<T, V: Put<T>>(at: *mut T, value: V) -> Result<()> {
     unsafe { value.put(at) }
 }
 
+/// Writes an address where the program has a pointer.
+///
+/// # Safety
+/// `at` is NULL or points to a pointer of the caller.
+///
+/// # Errors
+/// If it is NULL.
+pub unsafe fn put_address(at: *mut c_void, address: usize) -> Result<()> {
+    if at.is_null() {
+        return Err(null());
+    }
+    // SAFETY: as the caller promises.
+    unsafe { at.cast::<*mut c_void>().write(core::ptr::with_exposed_provenance_mut(address)) };
+    Ok(())
+}
+
 /// A result that C has a type for.
 pub trait Put<T> {
     /// Writes it.

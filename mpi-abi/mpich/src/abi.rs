@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 
 use netmod_mpi::Status;
-use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval, Win};
 use netmod_mpi_common::Abi;
 use netmod_mpi_common::convert::{CFile, MpiStatus};
 use netmod_mpi_common::imp::convert::file_of_number;
@@ -26,6 +26,10 @@ impl Abi for Interface {
 
     fn file(file: File) -> CFile {
         file_of_number(file.0 as c_int)
+    }
+
+    fn win(win: Win) -> c_int {
+        win.0 as c_int
     }
 
     fn datatype(datatype: Datatype) -> c_int {

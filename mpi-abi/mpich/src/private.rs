@@ -84,9 +84,19 @@ exported! { MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_voi
     })
 } }
 
+exported! { MPII_Win_get_attr(
+    win: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int
+) -> c_int {
+    calls::run("MPI_Win_get_attr", Object::Win(win), |mpi| {
+        // SAFETY: the bindings pass memory of theirs.
+        unsafe { imp::attr::win_get_attr_of_kind::<Interface>(mpi, win, keyval, value, flag, kind) }
+    })
+} }
+exported! { MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
+    calls::run("MPI_Win_set_attr", Object::Win(win), |mpi| imp::attr::win_set_attr(mpi, win, keyval, value))
+} }
+
 absent! {
-    MPII_Win_get_attr(win: c_int, keyval: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int);
-    MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, kind: c_int);
     QMPI_Register_tool_name(name: *const c_char, init: Function);
     QMPI_Register_tool_storage(tool: c_int, storage: *mut c_void);
     QMPI_Register_function(tool: c_int, function: c_int, pointer: Function);

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 
 use netmod_mpi::Status as Told;
 use netmod_mpi::datatype::Combiner;
-use netmod_mpi::handle::{Comm, Datatype, File, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, File, Keyval, Win};
 use netmod_mpi_common::Abi;
 
 use crate::codes::{code_in, code_out};
@@ -32,6 +32,10 @@ impl Abi for Interface {
         Kind::FILE.handle(file.0)
     }
 
+    fn win(win: Win) -> Handle {
+        Kind::WIN.handle(win.0)
+    }
+
     fn datatype(datatype: Datatype) -> Handle {
         Kind::DATATYPE.handle(datatype.0)
     }
@@ -44,6 +48,8 @@ impl Abi for Interface {
         let translate: fn(c_int) -> c_int = match keyval {
             Keyval::HOST | Keyval::IO => numbers::rank_out,
             Keyval::LASTUSEDCODE => code_out,
+            Keyval::WIN_CREATE_FLAVOR => numbers::flavor_out,
+            Keyval::WIN_MODEL => numbers::model_out,
             _ => return value,
         };
         c_int::try_from(value).map_or(value, |number| translate(number).into())

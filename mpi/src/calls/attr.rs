@@ -42,12 +42,8 @@ impl Attributed for Datatype {
     }
 }
 
-fn is_predefined(keyval: Keyval) -> bool {
-    keyval.0 >> 30 == 1
-}
-
 fn check(objects: &Objects, of: Of, keyval: Keyval) -> Result<()> {
-    if is_predefined(keyval) {
+    if keyval.is_predefined() {
         let text = format!("keyval {:#x} is predefined: its value can only be read", keyval.0);
         return Err(MpiError::new(Class::KEYVAL, text));
     }
@@ -75,7 +71,7 @@ impl Mpi {
     /// # Errors
     /// If there are too many.
     pub fn comm_create_keyval(&self, functions: Arc<dyn AttrFns>) -> Result<Keyval> {
-        self.with(|s| s.objects.keyvals.create(Of::Comm, functions))
+        self.create_keyval(Of::Comm, functions)
     }
 
     /// Frees a keyval of communicators and makes it invalid. Attributes that have it keep it.
@@ -83,10 +79,7 @@ impl Mpi {
     /// # Errors
     /// A bad keyval.
     pub fn comm_free_keyval(&self, keyval: &mut Keyval) -> Result<()> {
-        self.with(|s| {
-            check(&s.objects, Of::Comm, *keyval)?;
-            s.objects.keyvals.free(Of::Comm, keyval)
-        })
+        self.free_keyval(Of::Comm, keyval)
     }
 
     /// Sets an attribute of a communicator; an old value is deleted first.
@@ -102,7 +95,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle or keyval.
     pub fn comm_get_attr(&self, comm: Comm, keyval: Keyval) -> Result<Option<AttrValue>> {
-        if is_predefined(keyval) {
+        if keyval.is_predefined() {
             self.with(|s| s.objects.comms.get(comm).map(|_| ()))?;
             return self.predefined_attr(keyval);
         }
@@ -130,7 +123,7 @@ impl Mpi {
     /// # Errors
     /// If there are too many.
     pub fn type_create_keyval(&self, functions: Arc<dyn AttrFns>) -> Result<Keyval> {
-        self.with(|s| s.objects.keyvals.create(Of::Datatype, functions))
+        self.create_keyval(Of::Datatype, functions)
     }
 
     /// Frees a keyval of datatypes and makes it invalid. Attributes that have it keep it.
@@ -138,10 +131,7 @@ impl Mpi {
     /// # Errors
     /// A bad keyval.
     pub fn type_free_keyval(&self, keyval: &mut Keyval) -> Result<()> {
-        self.with(|s| {
-            check(&s.objects, Of::Datatype, *keyval)?;
-            s.objects.keyvals.free(Of::Datatype, keyval)
-        })
+        self.free_keyval(Of::Datatype, keyval)
     }
 
     /// Sets an attribute of a datatype; an old value is deleted first.
@@ -168,6 +158,19 @@ impl Mpi {
         self.delete_attr(datatype, keyval)
     }
 
+    /// Creates a keyval for attributes of one kind of objects.
+    pub(crate) fn create_keyval(&self, of: Of, functions: Arc<dyn AttrFns>) -> Result<Keyval> {
+        self.with(|s| s.objects.keyvals.create(of, functions))
+    }
+
+    /// Frees a keyval of one kind of objects.
+    pub(crate) fn free_keyval(&self, of: Of, keyval: &mut Keyval) -> Result<()> {
+        self.with(|s| {
+            check(&s.objects, of, *keyval)?;
+            s.objects.keyvals.free(of, keyval)
+        })
+    }
+
     fn predefined_attr(&self, keyval: Keyval) -> Result<Option<AttrValue>> {
         let value = match keyval {
             Keyval::TAG_UB => TAG_UB.into(),
@@ -185,7 +188,7 @@ impl Mpi {
         Ok(Some(AttrValue::Integer(value)))
     }
 
-    fn set_attr<H: Attributed>(&self, object: H, keyval: Keyval, value: usize) -> Result<()> {
+    pub(crate) fn set_attr<H: Attributed>(&self, object: H, keyval: Keyval, value: usize) -> Result<()> {
         let (old, functions) = self.with(|s| {
             let objects = &mut s.objects;
             object.attrs(objects)?;
@@ -205,7 +208,7 @@ impl Mpi {
         })
     }
 
-    fn get_attr<H: Attributed>(&self, object: H, keyval: Keyval) -> Result<Option<AttrValue>> {
+    pub(crate) fn get_attr<H: Attributed>(&self, object: H, keyval: Keyval) -> Result<Option<AttrValue>> {
         self.with(|s| {
             object.attrs(&mut s.objects)?;
             check(&s.objects, H::OF, keyval)?;
@@ -213,7 +216,7 @@ impl Mpi {
         })
     }
 
-    fn delete_attr<H: Attributed>(&self, object: H, keyval: Keyval) -> Result<()> {
+    pub(crate) fn delete_attr<H: Attributed>(&self, object: H, keyval: Keyval) -> Result<()> {
         self.with(|s| {
             object.attrs(&mut s.objects)?;
             check(&s.objects, H::OF, keyval)

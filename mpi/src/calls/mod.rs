@@ -17,3 +17,5 @@ mod probe;
 mod pt2pt;
 mod session;
 mod types;
+
+pub(crate) use attr::Attributed;

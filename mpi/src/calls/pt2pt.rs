@@ -34,8 +34,8 @@ impl Mpi {
     /// Waits for a message of this call as long as nothing else needs the thread, and returns its
     /// status.
     ///
-    /// `None` if the wait is to go on by [`Mpi::wait_raw`]: other threads or tasks may want their
-    /// part, or the message has not ended as usual.
+    /// `None` if the wait is to go on by [`Mpi::wait_raw`]: other threads, tasks or windows may
+    /// want their part, or the message has not ended as usual.
     #[inline]
     fn wait_alone(
         &self,
@@ -43,7 +43,7 @@ impl Mpi {
         requests: &Requests,
         raw: RawReq,
     ) -> Result<Option<ch3_shim::Status>> {
-        if !self.has_one_caller() || requests.has_tasks() {
+        if !self.has_one_caller() || requests.has_other_work() {
             return Ok(vci.take_plain(raw));
         }
         let mut status = None;

@@ -385,6 +385,33 @@ fn no_address(buf: &Buf) -> Box<MpiError> {
     MpiError::new(Class::BUFFER, text)
 }
 
+/// Runs that are asked for at once.
+const RUNS: usize = 256;
+
+impl TypeDesc {
+    /// Returns the runs of data of one element in packed order, neighbours joined: displacements
+    /// and bytes.
+    pub(crate) fn runs(&self) -> Vec<(i64, u64)> {
+        // SAFETY: the segment's memory is never accessed: its addresses, which count from 0, are
+        // the displacements.
+        let mut data = unsafe { Segment::typed(ptr::without_provenance_mut(0), &self.layout, 1) };
+        let mut all: Vec<(i64, u64)> = Vec::new();
+        let mut some = [IoVec::EMPTY; RUNS];
+        while !data.is_done() {
+            let (n, bytes) = data.next_iovecs(usize::MAX, &mut some);
+            for iov in &some[..n] {
+                let (at, len) = (iov.base.addr() as i64, iov.len as u64);
+                match all.last_mut() {
+                    Some(last) if last.0 + last.1 as i64 == at => last.1 += len,
+                    _ => all.push((at, len)),
+                }
+            }
+            data.advance(bytes);
+        }
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

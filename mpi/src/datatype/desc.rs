@@ -252,6 +252,17 @@ impl TypeDesc {
         size && end(lb) && end(ub) && self.data.is_none_or(|d| end(d.0) && end(d.1))
     }
 
+    /// Returns the predefined type that all elements are of; `None` if there are several, or none.
+    pub fn element(&self) -> Option<&'static Basic> {
+        if self.basic.is_some() {
+            return self.basic;
+        }
+        let mut parts = self.parts.iter().filter(|part| part.size() > 0).map(|part| part.element());
+        let first = parts.next()??;
+        let same = |other: Option<&Basic>| other.is_some_and(|other| other.handle == first.handle);
+        parts.all(same).then_some(first)
+    }
+
     /// Returns true if any number of elements is one run of bytes that starts at the address of the
     /// first.
     #[inline]

@@ -2,43 +2,14 @@
 
 #![allow(unsafe_code)]
 
-use core::ptr;
 use core::slice;
 
-use netmod_core::buf::IoVec;
 use netmod_core::{RxBytes, Segment};
 
-use crate::datatype::TypeDesc;
 use crate::error::Result;
 
 /// Bytes that scattered memory is packed into, or unpacked from, at once.
 const PIECE: usize = 4 << 20;
-/// Runs that are asked for at once.
-const RUNS: usize = 256;
-
-/// A run of a type's data: its displacement and its bytes.
-pub(super) type Run = (i64, u64);
-
-/// Returns the runs of one element of a type in packed order, neighbours joined.
-pub(super) fn runs(desc: &TypeDesc) -> Vec<Run> {
-    // SAFETY: the segment's memory is never accessed: its addresses, which count from 0, are the
-    // displacements.
-    let mut data = unsafe { Segment::typed(ptr::without_provenance_mut(0), &desc.layout, 1) };
-    let mut all: Vec<Run> = Vec::new();
-    let mut some = [IoVec::EMPTY; RUNS];
-    while !data.is_done() {
-        let (n, bytes) = data.next_iovecs(usize::MAX, &mut some);
-        for iov in &some[..n] {
-            let (at, len) = (iov.base.addr() as i64, iov.len as u64);
-            match all.last_mut() {
-                Some(last) if last.0 + last.1 as i64 == at => last.1 += len,
-                _ => all.push((at, len)),
-            }
-        }
-        data.advance(bytes);
-    }
-    all
-}
 
 /// Gives what is left of the memory of a write to `each`, in pieces in packed order.
 ///

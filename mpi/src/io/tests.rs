@@ -150,7 +150,7 @@ fn random_view(random: &mut Random) -> View {
 
 /// The place of each byte of data of a view, by its type's runs alone.
 fn places(view: &View, data: u64, len: u64) -> Vec<usize> {
-    let runs = super::memory::runs(&view.filetype);
+    let runs = view.filetype.runs();
     let of_one: Vec<u64> = runs.iter().flat_map(|(at, len)| *at as u64..*at as u64 + len).collect();
     let place = |n: u64| {
         let n = n as usize;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::memory;
 use super::rep::Rep;
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
@@ -82,7 +81,7 @@ impl View {
         let mut runs = Vec::new();
         // The next run does not begin before `least`.
         let (mut before, mut least, mut reach) = (0, 0, 0);
-        for (at, len) in memory::runs(&in_file) {
+        for (at, len) in in_file.runs() {
             let Some(at) = u64::try_from(at).ok().filter(|at| *at >= least) else {
                 let text = format!(
                     "the filetype has data at displacement {at}, behind data at {least}: displacements of a \

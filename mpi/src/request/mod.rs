@@ -70,6 +70,8 @@ pub(crate) struct Requests {
     /// Those whose task is not over.
     tasks: Vec<Request>,
     ended_tasks: u64,
+    /// Windows, whose requests are served by whoever waits.
+    pub windows: usize,
 }
 
 impl Requests {
@@ -89,8 +91,14 @@ impl Requests {
 
     /// Returns true if a task is under way.
     #[inline]
-    pub(crate) fn has_tasks(&self) -> bool {
+    fn has_tasks(&self) -> bool {
         !self.tasks.is_empty()
+    }
+
+    /// Returns true if a wait has more to do than to make progress on messages.
+    #[inline]
+    pub(crate) fn has_other_work(&self) -> bool {
+        self.has_tasks() || self.windows > 0
     }
 
     /// Advances the task of a persistent request from now on.

@@ -16,3 +16,4 @@ mod requests;
 mod sessions;
 mod threads;
 mod topologies;
+mod windows;

@@ -95,12 +95,12 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
             };
             format!("{}! {{ {head}\n    {object} |mpi| {body} }}\n", way(function))
         }
-        How::Auto => auto(function, &head, &object)?,
+        How::Auto => auto(function, large, &head, &object)?,
     })
 }
 
 /// A function that is a method of `Mpi`: inputs in order, results in the order of the outputs.
-fn auto(function: &Function, head: &str, object: &str) -> Result<String, String> {
+fn auto(function: &Function, large: bool, head: &str, object: &str) -> Result<String, String> {
     let (mut inputs, mut before, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     let mut after = Vec::new();
     let (mut flag, mut statuses) = (None, Vec::new());
@@ -131,6 +131,7 @@ fn auto(function: &Function, head: &str, object: &str) -> Result<String, String>
             }
             "int" => inputs.push(name),
             _ if NUMBERS.contains(&role) && role != "keyval" => inputs.push(name),
+            "count" if large => inputs.push(name),
             "count" => inputs.push(format!("i64::from({name})")),
             "aint" | "extent" | "mcount" => inputs.push(format!("{name} as i64")),
             "offset" | "viewoffset" => inputs.push(name),
@@ -236,7 +237,7 @@ fn object(function: &Function, interface: Interface) -> String {
     let bare = name.trim_start_matches('*');
     let argument = function.arguments.iter().find(|a| a.name == bare);
     match argument.map(|a| a.role.trim_start_matches("io")) {
-        Some(kind @ ("comm" | "session" | "file")) => {
+        Some(kind @ ("comm" | "session" | "file" | "win")) => {
             let (handle, at) = (safe(bare), bare.len() < name.len());
             let number = match (interface, at) {
                 (Interface::Mpich, false) if kind == "file" => format!("file_in({handle})"),
@@ -249,11 +250,11 @@ fn object(function: &Function, interface: Interface) -> String {
             let kind = match kind {
                 "comm" => "Comm",
                 "session" => "Session",
+                "win" => "Win",
                 _ => "File",
             };
             format!("on Object::{kind}({number});")
         }
-        Some("win") => "on Object::Win;".to_owned(),
         // A file that is not open yet has the handler of MPI_FILE_NULL.
         Some("outfile" | "str") => "on Object::File(0);".to_owned(),
         _ => "on Object::None;".to_owned(),

@@ -17,7 +17,7 @@ const PACKAGE: &str = "mpich=4.0.2-3";
 /// The suite in the source.
 const TESTS: &str = "test/mpi";
 /// Lists of what the library has.
-const LISTS: [&str; 23] = [
+const LISTS: [&str; 26] = [
     "pt2pt",
     "datatype",
     "coll",
@@ -29,6 +29,7 @@ const LISTS: [&str; 23] = [
     "init",
     "topo",
     "io",
+    "rma",
     "errors/attr",
     "errors/coll",
     "errors/comm",
@@ -36,10 +37,12 @@ const LISTS: [&str; 23] = [
     "errors/group",
     "errors/io",
     "errors/pt2pt",
+    "errors/rma",
     "errors/topo",
     "threads/pt2pt",
     "threads/comm",
     "threads/coll",
+    "threads/rma",
     "threads/init",
 ];
 /// Libraries that all tests are linked to.

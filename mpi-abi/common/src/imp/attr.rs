@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use netmod_mpi::handle::{Comm, Datatype, Keyval};
+use netmod_mpi::handle::{Comm, Datatype, Keyval, Win};
 use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result};
 
 use crate::Abi;
@@ -177,6 +177,18 @@ unsafe fn found<A: Abi>(
             kept.store(A::attribute(Keyval(keyval as u32), number) as i32, Ordering::Relaxed);
             kept.as_ptr().cast()
         }
+        AttrValue::Placed { number, place, is_wide } => {
+            let (at, number) = (address(place), A::attribute(Keyval(keyval as u32), number));
+            // SAFETY: the object has a place of 8 bytes there.
+            unsafe {
+                if is_wide {
+                    at.cast::<isize>().write(number as isize)
+                } else {
+                    at.cast::<c_int>().write(number as c_int)
+                }
+            };
+            at
+        }
     };
     // SAFETY: as the caller promises.
     unsafe { value.cast::<*mut c_void>().write(at) };
@@ -198,7 +210,7 @@ unsafe fn found_number<A: Abi>(
     let number = match attribute {
         None => return Ok(()),
         Some(AttrValue::Pointer(number)) => number as i64,
-        Some(AttrValue::Integer(number)) => A::attribute(keyval, number),
+        Some(AttrValue::Integer(number) | AttrValue::Placed { number, .. }) => A::attribute(keyval, number),
     };
     // SAFETY: as the caller promises.
     unsafe { put(value.cast::<i64>(), number) }
@@ -236,6 +248,7 @@ macro_rules! of_kinds {
 
 of_kinds! { comm_get_attr_of_kind Comm comm_get_attr }
 of_kinds! { type_get_attr_of_kind Datatype type_get_attr }
+of_kinds! { win_get_attr_of_kind Win win_get_attr }
 
 /// The functions of one kind of object.
 macro_rules! attributes {
@@ -273,6 +286,7 @@ macro_rules! attributes {
 
 attributes! { Comm comm: comm_create_keyval comm_set_attr comm_get_attr }
 attributes! { Datatype datatype: type_create_keyval type_set_attr type_get_attr }
+attributes! { Win win: win_create_keyval win_set_attr win_get_attr }
 
 /// The names of MPI-1 for the functions of communicators.
 pub unsafe fn keyval_create<A: Abi>(

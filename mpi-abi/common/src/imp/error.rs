@@ -5,7 +5,7 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
-use netmod_mpi::handle::{Comm, Errhandler, File, Session};
+use netmod_mpi::handle::{Comm, Errhandler, File, Session, Win};
 use netmod_mpi::{Anytime, Class, Mpi, MpiError, Result, UserErrhandler};
 
 use crate::Abi;
@@ -57,6 +57,18 @@ impl<A: Abi> Of<A> for Files {
     }
 }
 
+/// Windows.
+struct Wins;
+
+impl<A: Abi> Of<A> for Wins {
+    type Handle = A::Handle;
+    const KIND: c_int = 2;
+
+    fn handle(number: u32) -> A::Handle {
+        A::win(Win(number))
+    }
+}
+
 /// An error handler of the program.
 struct InC<A: Abi, K: Of<A>> {
     function: ErrhandlerFn<K::Handle>,
@@ -98,7 +110,11 @@ pub unsafe fn errhandler_set_cxx<A: Abi>(mpi: &Mpi, errhandler: c_int, cxx: Func
     let function = mpi.errhandler_function(Errhandler(errhandler as u32))?;
     let function: &dyn Any = &*function;
     // SAFETY: as the caller promises.
-    if unsafe { set_cxx::<A, Comms>(function, cxx) || set_cxx::<A, Files>(function, cxx) } {
+    if unsafe {
+        set_cxx::<A, Comms>(function, cxx)
+            || set_cxx::<A, Files>(function, cxx)
+            || set_cxx::<A, Wins>(function, cxx)
+    } {
         return Ok(());
     }
     Err(MpiError::new(Class::ERRHANDLER, "the error handler is not one of this interface"))
@@ -129,7 +145,7 @@ macro_rules! creates {
     };
 }
 
-creates! { comm_create_errhandler errhandler_create win_create_errhandler }
+creates! { comm_create_errhandler errhandler_create }
 
 /// Makes an error handler of files.
 pub unsafe fn file_create_errhandler<A: Abi>(
@@ -138,6 +154,13 @@ pub unsafe fn file_create_errhandler<A: Abi>(
     result: *mut c_int,
 ) -> Result<()> {
     let made = mpi.file_create_errhandler(handler::<A, Files>(function)?)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(result, made) }
+}
+
+/// Makes an error handler of windows.
+pub unsafe fn win_create_errhandler<A: Abi>(mpi: &Mpi, function: Function, result: *mut c_int) -> Result<()> {
+    let made = mpi.win_create_errhandler(handler::<A, Wins>(function)?)?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
 }
@@ -187,6 +210,15 @@ pub fn file_call_errhandler(mpi: &Mpi, file: c_int, code: c_int) -> Result<()> {
     mpi.anytime().errhandler_free(&mut handler)?;
     let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
     calls::dispatch(mpi, "MPI_File_call_errhandler", Object::File(file), &error, code);
+    Ok(())
+}
+
+pub fn win_call_errhandler(mpi: &Mpi, win: c_int, code: c_int) -> Result<()> {
+    // An object that does not exist is an error of this call.
+    let mut handler = mpi.win_get_errhandler(Win(win as u32))?;
+    mpi.anytime().errhandler_free(&mut handler)?;
+    let error = MpiError::new(Class(CODES.class(code)?), CODES.string(code)?);
+    calls::dispatch(mpi, "MPI_Win_call_errhandler", Object::Win(win), &error, code);
     Ok(())
 }
 

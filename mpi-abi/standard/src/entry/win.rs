@@ -2,121 +2,121 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Accumulate PMPI_Accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
-missing! { MPI_Accumulate_c PMPI_Accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
-missing! { MPI_Compare_and_swap PMPI_Compare_and_swap (origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: Handle, target_rank: c_int, target_disp: isize, win: Handle)
-    on Object::Win; (origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win) }
-missing! { MPI_Fetch_and_op PMPI_Fetch_and_op (origin_addr: *const c_void, result_addr: *mut c_void, datatype: Handle, target_rank: c_int, target_disp: isize, op: Handle, win: Handle)
-    on Object::Win; (origin_addr, result_addr, datatype, target_rank, target_disp, op, win) }
-missing! { MPI_Get PMPI_Get (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
-missing! { MPI_Get_c PMPI_Get_c (origin_addr: *mut c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
-missing! { MPI_Get_accumulate PMPI_Get_accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, result_addr: *mut c_void, result_count: c_int, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
-missing! { MPI_Get_accumulate_c PMPI_Get_accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, result_addr: *mut c_void, result_count: i64, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win) }
-missing! { MPI_Put PMPI_Put (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
-missing! { MPI_Put_c PMPI_Put_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win) }
-missing! { MPI_Raccumulate PMPI_Raccumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
-missing! { MPI_Raccumulate_c PMPI_Raccumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
-missing! { MPI_Rget PMPI_Rget (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
-missing! { MPI_Rget_c PMPI_Rget_c (origin_addr: *mut c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
-missing! { MPI_Rget_accumulate PMPI_Rget_accumulate (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, result_addr: *mut c_void, result_count: c_int, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
-missing! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, result_addr: *mut c_void, result_count: i64, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype, target_rank, target_disp, target_count, target_datatype, op, win, request) }
-missing! { MPI_Rput PMPI_Rput (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
-missing! { MPI_Rput_c PMPI_Rput_c (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle, request: *mut Handle)
-    on Object::Win; (origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count, target_datatype, win, request) }
-missing! { MPI_Win_allocate PMPI_Win_allocate (size: isize, disp_unit: c_int, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
-    on Object::Comm(comm.number()); (size, disp_unit, info, comm, baseptr, win) }
-missing! { MPI_Win_allocate_c PMPI_Win_allocate_c (size: isize, disp_unit: isize, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
-    on Object::Comm(comm.number()); (size, disp_unit, info, comm, baseptr, win) }
-missing! { MPI_Win_allocate_shared PMPI_Win_allocate_shared (size: isize, disp_unit: c_int, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
-    on Object::Comm(comm.number()); (size, disp_unit, info, comm, baseptr, win) }
-missing! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c (size: isize, disp_unit: isize, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
-    on Object::Comm(comm.number()); (size, disp_unit, info, comm, baseptr, win) }
-missing! { MPI_Win_attach PMPI_Win_attach (win: Handle, base: *mut c_void, size: isize)
-    on Object::Win; (win, base, size) }
-missing! { MPI_Win_call_errhandler PMPI_Win_call_errhandler (win: Handle, errorcode: c_int)
-    on Object::Win; (win, errorcode) }
-missing! { MPI_Win_complete PMPI_Win_complete (win: Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_create PMPI_Win_create (base: *mut c_void, size: isize, disp_unit: c_int, info: Handle, comm: Handle, win: *mut Handle)
-    on Object::Comm(comm.number()); (base, size, disp_unit, info, comm, win) }
-missing! { MPI_Win_create_c PMPI_Win_create_c (base: *mut c_void, size: isize, disp_unit: isize, info: Handle, comm: Handle, win: *mut Handle)
-    on Object::Comm(comm.number()); (base, size, disp_unit, info, comm, win) }
-missing! { MPI_Win_create_dynamic PMPI_Win_create_dynamic (info: Handle, comm: Handle, win: *mut Handle)
-    on Object::Comm(comm.number()); (info, comm, win) }
+entry! { MPI_Accumulate PMPI_Accumulate [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.accumulate(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)) }
+entry! { MPI_Accumulate_c PMPI_Accumulate_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.accumulate(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)) }
+entry! { MPI_Compare_and_swap PMPI_Compare_and_swap [let origin_addr = origin_addr.memory(); let compare_addr = compare_addr.memory(); let result_addr = result_addr.memory(); let datatype = datatype.number(); let target_rank = numbers::rank_in(target_rank); let win = win.number();] (origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: Handle, target_rank: c_int, target_disp: isize, win: Handle)
+    on Object::Win(win.number()); |mpi| imp::win::compare_and_swap(mpi, origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp as i64, win) }
+entry! { MPI_Fetch_and_op PMPI_Fetch_and_op [let origin_addr = origin_addr.memory(); let result_addr = result_addr.memory(); let datatype = datatype.number(); let target_rank = numbers::rank_in(target_rank); let op = op.number(); let win = win.number();] (origin_addr: *const c_void, result_addr: *mut c_void, datatype: Handle, target_rank: c_int, target_disp: isize, op: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| imp::win::fetch_and_op(mpi, origin_addr, result_addr, datatype, target_rank, target_disp as i64, op, win) }
+entry! { MPI_Get PMPI_Get [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number();] (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.get(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Win(win as u32)) }
+entry! { MPI_Get_c PMPI_Get_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number();] (origin_addr: *mut c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.get(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Win(win as u32)) }
+entry! { MPI_Get_accumulate PMPI_Get_accumulate [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let result_addr = result_addr.memory(); let result_datatype = result_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, result_addr: *mut c_void, result_count: c_int, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.get_accumulate(buffer(origin_addr, origin_count, origin_datatype), buffer(result_addr, result_count, result_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)) }
+entry! { MPI_Get_accumulate_c PMPI_Get_accumulate_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let result_addr = result_addr.memory(); let result_datatype = result_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, result_addr: *mut c_void, result_count: i64, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.get_accumulate(buffer(origin_addr, origin_count, origin_datatype), buffer(result_addr, result_count, result_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)) }
+entry! { MPI_Put PMPI_Put [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.put(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Win(win as u32)) }
+entry! { MPI_Put_c PMPI_Put_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.put(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Win(win as u32)) }
+entry! { MPI_Raccumulate PMPI_Raccumulate [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.raccumulate(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Raccumulate_c PMPI_Raccumulate_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.raccumulate(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rget PMPI_Rget [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *mut c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rget(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rget_c PMPI_Rget_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *mut c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rget(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rget_accumulate PMPI_Rget_accumulate [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let result_addr = result_addr.memory(); let result_datatype = result_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, result_addr: *mut c_void, result_count: c_int, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rget_accumulate(buffer(origin_addr, origin_count, origin_datatype), buffer(result_addr, result_count, result_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let result_addr = result_addr.memory(); let result_datatype = result_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let op = op.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, result_addr: *mut c_void, result_count: i64, result_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, op: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rget_accumulate(buffer(origin_addr, origin_count, origin_datatype), buffer(result_addr, result_count, result_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Op(op as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rput PMPI_Rput [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: c_int, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: c_int, target_datatype: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rput(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, i64::from(target_count), Datatype(target_datatype as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Rput_c PMPI_Rput_c [let origin_addr = origin_addr.memory(); let origin_datatype = origin_datatype.number(); let target_rank = numbers::rank_in(target_rank); let target_datatype = target_datatype.number(); let win = win.number(); let mut request_io = OutHandle::new(request, Kind::REQUEST); let request = request_io.at();] (origin_addr: *const c_void, origin_count: i64, origin_datatype: Handle, target_rank: c_int, target_disp: isize, target_count: i64, target_datatype: Handle, win: Handle, request: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(request)?; let done_ = mpi.rput(buffer(origin_addr, origin_count, origin_datatype), target_rank, target_disp as i64, target_count, Datatype(target_datatype as u32), Win(win as u32)); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPI_Win_allocate PMPI_Win_allocate [let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (size: isize, disp_unit: c_int, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_allocate(mpi, size as i64, i64::from(disp_unit), info, comm, baseptr, win) } }
+entry! { MPI_Win_allocate_c PMPI_Win_allocate_c [let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (size: isize, disp_unit: isize, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_allocate(mpi, size as i64, disp_unit as i64, info, comm, baseptr, win) } }
+entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared [let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (size: isize, disp_unit: c_int, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_allocate_shared(mpi, size as i64, i64::from(disp_unit), info, comm, baseptr, win) } }
+entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c [let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (size: isize, disp_unit: isize, info: Handle, comm: Handle, baseptr: *mut c_void, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_allocate_shared(mpi, size as i64, disp_unit as i64, info, comm, baseptr, win) } }
+entry! { MPI_Win_attach PMPI_Win_attach [let win = win.number(); let base = base.memory();] (win: Handle, base: *mut c_void, size: isize)
+    on Object::Win(win.number()); |mpi| imp::win::win_attach(mpi, win, base, size as i64) }
+entry! { MPI_Win_call_errhandler PMPI_Win_call_errhandler [let win = win.number(); let errorcode = code_in(errorcode);] (win: Handle, errorcode: c_int)
+    on Object::Win(win.number()); |mpi| imp::win::win_call_errhandler(mpi, win, errorcode) }
+entry! { MPI_Win_complete PMPI_Win_complete [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_complete(Win(win as u32)) }
+entry! { MPI_Win_create PMPI_Win_create [let base = base.memory(); let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (base: *mut c_void, size: isize, disp_unit: c_int, info: Handle, comm: Handle, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_create(mpi, base, size as i64, i64::from(disp_unit), info, comm, win) } }
+entry! { MPI_Win_create_c PMPI_Win_create_c [let base = base.memory(); let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (base: *mut c_void, size: isize, disp_unit: isize, info: Handle, comm: Handle, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; imp::win::win_create(mpi, base, size as i64, disp_unit as i64, info, comm, win) } }
+entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic [let info = info.number(); let comm = comm.number(); let mut win_io = OutHandle::new(win, Kind::WIN); let win = win_io.at();] (info: Handle, comm: Handle, win: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(win)?; let done_ = mpi.win_create_dynamic(Info(info as u32), Comm(comm as u32)); let win_ = done_?; put(win, win_)?; Ok(()) } }
 entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler [let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (win_errhandler_fn: Function, errhandler: *mut Handle)
     on Object::None; |mpi| { given(errhandler)?; imp::win::win_create_errhandler::<Interface>(mpi, win_errhandler_fn, errhandler) } }
-missing! { MPI_Win_create_keyval PMPI_Win_create_keyval (win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void)
-    on Object::None; (win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
-missing! { MPI_Win_delete_attr PMPI_Win_delete_attr (win: Handle, win_keyval: c_int)
-    on Object::Win; (win, win_keyval) }
-missing! { MPI_Win_detach PMPI_Win_detach (win: Handle, base: *const c_void)
-    on Object::Win; (win, base) }
-missing! { MPI_Win_fence PMPI_Win_fence (assert: c_int, win: Handle)
-    on Object::Win; (assert, win) }
-missing! { MPI_Win_flush PMPI_Win_flush (rank: c_int, win: Handle)
-    on Object::Win; (rank, win) }
-missing! { MPI_Win_flush_all PMPI_Win_flush_all (win: Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_flush_local PMPI_Win_flush_local (rank: c_int, win: Handle)
-    on Object::Win; (rank, win) }
-missing! { MPI_Win_flush_local_all PMPI_Win_flush_local_all (win: Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_free PMPI_Win_free (win: *mut Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_free_keyval PMPI_Win_free_keyval (win_keyval: *mut c_int)
-    on Object::None; (win_keyval) }
-missing! { MPI_Win_get_attr PMPI_Win_get_attr (win: Handle, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
-    on Object::Win; (win, win_keyval, attribute_val, flag) }
-missing! { MPI_Win_get_errhandler PMPI_Win_get_errhandler (win: Handle, errhandler: *mut Handle)
-    on Object::Win; (win, errhandler) }
-missing! { MPI_Win_get_group PMPI_Win_get_group (win: Handle, group: *mut Handle)
-    on Object::Win; (win, group) }
-missing! { MPI_Win_get_info PMPI_Win_get_info (win: Handle, info_used: *mut Handle)
-    on Object::Win; (win, info_used) }
+entry! { MPI_Win_create_keyval PMPI_Win_create_keyval [let win_copy_attr_fn = copy_function(win_copy_attr_fn); let mut win_keyval_io = OutInt::new(win_keyval, numbers::keyval_out); let win_keyval = win_keyval_io.at();] (win_copy_attr_fn: Function, win_delete_attr_fn: Function, win_keyval: *mut c_int, extra_state: *mut c_void)
+    on Object::None; |mpi| { given(win_keyval)?; imp::win::win_create_keyval::<Interface>(mpi, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) } }
+entry! { MPI_Win_delete_attr PMPI_Win_delete_attr [let win = win.number(); let win_keyval = numbers::keyval_in(win_keyval);] (win: Handle, win_keyval: c_int)
+    on Object::Win(win.number()); |mpi| mpi.win_delete_attr(Win(win as u32), Keyval(win_keyval as u32)) }
+entry! { MPI_Win_detach PMPI_Win_detach [let win = win.number(); let base = base.memory();] (win: Handle, base: *const c_void)
+    on Object::Win(win.number()); |mpi| imp::win::win_detach(mpi, win, base) }
+entry! { MPI_Win_fence PMPI_Win_fence [let assert = numbers::assertion_in(assert); let win = win.number();] (assert: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_fence(assert, Win(win as u32)) }
+entry! { MPI_Win_flush PMPI_Win_flush [let rank = numbers::rank_in(rank); let win = win.number();] (rank: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_flush(rank, Win(win as u32)) }
+entry! { MPI_Win_flush_all PMPI_Win_flush_all [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_flush_all(Win(win as u32)) }
+entry! { MPI_Win_flush_local PMPI_Win_flush_local [let rank = numbers::rank_in(rank); let win = win.number();] (rank: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_flush_local(rank, Win(win as u32)) }
+entry! { MPI_Win_flush_local_all PMPI_Win_flush_local_all [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_flush_local_all(Win(win as u32)) }
+entry! { MPI_Win_free PMPI_Win_free [let mut win_io = OutHandle::of(win, Kind::WIN); let win = win_io.at();] (win: *mut Handle)
+    on Object::Win(Handle::look(win).number()); |mpi| { let mut win_ = Win(get(win)? as u32); let done_ = mpi.win_free(&mut win_); put(win, win_)?; done_ } }
+entry! { MPI_Win_free_keyval PMPI_Win_free_keyval [let mut win_keyval_io = OutInt::of(win_keyval, numbers::keyval_in, numbers::keyval_out); let win_keyval = win_keyval_io.at();] (win_keyval: *mut c_int)
+    on Object::None; |mpi| { let mut win_keyval_ = Keyval(get(win_keyval)? as u32); let done_ = mpi.win_free_keyval(&mut win_keyval_); put(win_keyval, win_keyval_)?; done_ } }
+entry! { MPI_Win_get_attr PMPI_Win_get_attr [let win = win.number(); let win_keyval = numbers::keyval_in(win_keyval);] (win: Handle, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int)
+    on Object::Win(win.number()); |mpi| { given(flag)?; imp::win::win_get_attr::<Interface>(mpi, win, win_keyval, attribute_val, flag) } }
+entry! { MPI_Win_get_errhandler PMPI_Win_get_errhandler [let win = win.number(); let mut errhandler_io = OutHandle::new(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (win: Handle, errhandler: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(errhandler)?; let done_ = mpi.win_get_errhandler(Win(win as u32)); let errhandler_ = done_?; put(errhandler, errhandler_)?; Ok(()) } }
+entry! { MPI_Win_get_group PMPI_Win_get_group [let win = win.number(); let mut group_io = OutHandle::new(group, Kind::GROUP); let group = group_io.at();] (win: Handle, group: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(group)?; let done_ = mpi.win_get_group(Win(win as u32)); let group_ = done_?; put(group, group_)?; Ok(()) } }
+entry! { MPI_Win_get_info PMPI_Win_get_info [let win = win.number(); let mut info_used_io = OutHandle::new(info_used, Kind::INFO); let info_used = info_used_io.at();] (win: Handle, info_used: *mut Handle)
+    on Object::Win(win.number()); |mpi| { given(info_used)?; let done_ = mpi.win_get_info(Win(win as u32)); let info_used_ = done_?; put(info_used, info_used_)?; Ok(()) } }
 entry! { MPI_Win_get_name PMPI_Win_get_name [let win = win.number();] (win: Handle, win_name: *mut c_char, resultlen: *mut c_int)
-    on Object::Win; |mpi| { given(resultlen)?; imp::win::win_get_name(mpi, win, win_name, resultlen) } }
-missing! { MPI_Win_lock PMPI_Win_lock (lock_type: c_int, rank: c_int, assert: c_int, win: Handle)
-    on Object::Win; (lock_type, rank, assert, win) }
-missing! { MPI_Win_lock_all PMPI_Win_lock_all (assert: c_int, win: Handle)
-    on Object::Win; (assert, win) }
-missing! { MPI_Win_post PMPI_Win_post (group: Handle, assert: c_int, win: Handle)
-    on Object::Win; (group, assert, win) }
-missing! { MPI_Win_set_attr PMPI_Win_set_attr (win: Handle, win_keyval: c_int, attribute_val: *mut c_void)
-    on Object::Win; (win, win_keyval, attribute_val) }
-missing! { MPI_Win_set_errhandler PMPI_Win_set_errhandler (win: Handle, errhandler: Handle)
-    on Object::Win; (win, errhandler) }
-missing! { MPI_Win_set_info PMPI_Win_set_info (win: Handle, info: Handle)
-    on Object::Win; (win, info) }
-missing! { MPI_Win_set_name PMPI_Win_set_name (win: Handle, win_name: *const c_char)
-    on Object::Win; (win, win_name) }
-missing! { MPI_Win_shared_query PMPI_Win_shared_query (win: Handle, rank: c_int, size: *mut isize, disp_unit: *mut c_int, baseptr: *mut c_void)
-    on Object::Win; (win, rank, size, disp_unit, baseptr) }
-missing! { MPI_Win_shared_query_c PMPI_Win_shared_query_c (win: Handle, rank: c_int, size: *mut isize, disp_unit: *mut isize, baseptr: *mut c_void)
-    on Object::Win; (win, rank, size, disp_unit, baseptr) }
-missing! { MPI_Win_start PMPI_Win_start (group: Handle, assert: c_int, win: Handle)
-    on Object::Win; (group, assert, win) }
-missing! { MPI_Win_sync PMPI_Win_sync (win: Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_test PMPI_Win_test (win: Handle, flag: *mut c_int)
-    on Object::Win; (win, flag) }
-missing! { MPI_Win_unlock PMPI_Win_unlock (rank: c_int, win: Handle)
-    on Object::Win; (rank, win) }
-missing! { MPI_Win_unlock_all PMPI_Win_unlock_all (win: Handle)
-    on Object::Win; (win) }
-missing! { MPI_Win_wait PMPI_Win_wait (win: Handle)
-    on Object::Win; (win) }
+    on Object::Win(win.number()); |mpi| { given(resultlen)?; imp::win::win_get_name(mpi, win, win_name, resultlen) } }
+entry! { MPI_Win_lock PMPI_Win_lock [let lock_type = numbers::lock_in(lock_type); let rank = numbers::rank_in(rank); let assert = numbers::assertion_in(assert); let win = win.number();] (lock_type: c_int, rank: c_int, assert: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_lock(lock_type, rank, assert, Win(win as u32)) }
+entry! { MPI_Win_lock_all PMPI_Win_lock_all [let assert = numbers::assertion_in(assert); let win = win.number();] (assert: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_lock_all(assert, Win(win as u32)) }
+entry! { MPI_Win_post PMPI_Win_post [let group = group.number(); let assert = numbers::assertion_in(assert); let win = win.number();] (group: Handle, assert: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_post(Group(group as u32), assert, Win(win as u32)) }
+entry! { MPI_Win_set_attr PMPI_Win_set_attr [let win = win.number(); let win_keyval = numbers::keyval_in(win_keyval);] (win: Handle, win_keyval: c_int, attribute_val: *mut c_void)
+    on Object::Win(win.number()); |mpi| imp::win::win_set_attr(mpi, win, win_keyval, attribute_val) }
+entry! { MPI_Win_set_errhandler PMPI_Win_set_errhandler [let win = win.number(); let errhandler = errhandler.number();] (win: Handle, errhandler: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_set_errhandler(Win(win as u32), Errhandler(errhandler as u32)) }
+entry! { MPI_Win_set_info PMPI_Win_set_info [let win = win.number(); let info = info.number();] (win: Handle, info: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_set_info(Win(win as u32), Info(info as u32)) }
+entry! { MPI_Win_set_name PMPI_Win_set_name [let win = win.number();] (win: Handle, win_name: *const c_char)
+    on Object::Win(win.number()); |mpi| mpi.win_set_name(Win(win as u32), text(win_name)?) }
+entry! { MPI_Win_shared_query PMPI_Win_shared_query [let win = win.number(); let rank = numbers::rank_in(rank);] (win: Handle, rank: c_int, size: *mut isize, disp_unit: *mut c_int, baseptr: *mut c_void)
+    on Object::Win(win.number()); |mpi| { given(size)?; given(disp_unit)?; imp::win::win_shared_query(mpi, win, rank, OutCount::from(size), OutCount::from(disp_unit), baseptr) } }
+entry! { MPI_Win_shared_query_c PMPI_Win_shared_query_c [let win = win.number(); let rank = numbers::rank_in(rank);] (win: Handle, rank: c_int, size: *mut isize, disp_unit: *mut isize, baseptr: *mut c_void)
+    on Object::Win(win.number()); |mpi| { given(size)?; given(disp_unit)?; imp::win::win_shared_query(mpi, win, rank, OutCount::from(size), OutCount::from(disp_unit), baseptr) } }
+entry! { MPI_Win_start PMPI_Win_start [let group = group.number(); let assert = numbers::assertion_in(assert); let win = win.number();] (group: Handle, assert: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_start(Group(group as u32), assert, Win(win as u32)) }
+entry! { MPI_Win_sync PMPI_Win_sync [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_sync(Win(win as u32)) }
+entry! { MPI_Win_test PMPI_Win_test [let win = win.number();] (win: Handle, flag: *mut c_int)
+    on Object::Win(win.number()); |mpi| { given(flag)?; let done_ = mpi.win_test(Win(win as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
+entry! { MPI_Win_unlock PMPI_Win_unlock [let rank = numbers::rank_in(rank); let win = win.number();] (rank: c_int, win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_unlock(rank, Win(win as u32)) }
+entry! { MPI_Win_unlock_all PMPI_Win_unlock_all [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_unlock_all(Win(win as u32)) }
+entry! { MPI_Win_wait PMPI_Win_wait [let win = win.number();] (win: Handle)
+    on Object::Win(win.number()); |mpi| mpi.win_wait(Win(win as u32)) }

@@ -1,0 +1,450 @@
+//! The making and freeing of windows, by all processes of a group.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ch3_shim::Vci;
+use ch3_shim::shared_memory::{SharedMemory, Ticket};
+
+use super::control::{self, Control};
+use super::epoch::Epochs;
+use super::memory::Span;
+use super::moves::raised;
+use super::object::{Flavor, Target, Window};
+use super::queue::Server;
+use crate::accelerator;
+use crate::attr::Attrs;
+use crate::comm::CommCore;
+use crate::context::{Agreement, channels};
+use crate::datatype::Buf;
+use crate::errh::Handler;
+use crate::error::{Class, MpiError, Result};
+use crate::exchange::{GatherAll, Party};
+use crate::handle::{Comm, Errhandler, Info, Win};
+use crate::instance::{Mpi, State};
+
+/// Bytes of a page, at whose beginning allocated memory of a process lies.
+const PAGE: usize = 4096;
+/// Bytes that the memory of a node has before what this module uses, in a page.
+const BEFORE: usize = 64;
+
+/// Words of a process's record: what the others are to know of it.
+const RECORD: usize = 5;
+/// Words that tell how memory of a node was made: class of the failure, and a ticket.
+const OFFER: usize = 3;
+
+/// The arguments of a call that makes a window.
+struct Wanted {
+    flavor: Flavor,
+    /// Memory of the program.
+    base: Option<Buf>,
+    size: i64,
+    unit: i64,
+    hints: Vec<(String, String)>,
+}
+
+/// A process, as all know it.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Class of the failure of its arguments; 0 is none.
+    class: i32,
+    /// The node whose memory it shares.
+    node: Option<u64>,
+    size: u64,
+    unit: i64,
+    /// True if its memory follows that of the process before it without a gap.
+    joined: bool,
+}
+
+/// The memory of a node, as far as it concerns a window.
+#[derive(Debug)]
+struct Plan {
+    /// Ranks of its processes, the one that makes the memory first.
+    ranks: Vec<u32>,
+    /// Places of their memory.
+    places: Vec<usize>,
+    /// All bytes.
+    bytes: usize,
+}
+
+impl Plan {
+    /// Lays out the memory of the node of process `me`.
+    ///
+    /// # Errors
+    /// More memory than addresses.
+    fn of(members: &[Member], me: usize, flavor: Flavor) -> Result<Plan> {
+        let is_near = |rank: &usize| {
+            *rank == me || members[*rank].node.is_some() && members[*rank].node == members[me].node
+        };
+        let ranks: Vec<usize> = (0..members.len()).filter(is_near).collect();
+        let start = (ranks.len() * control::BYTES + BEFORE).next_multiple_of(PAGE) - BEFORE;
+        let allocates = matches!(flavor, Flavor::Allocate | Flavor::Shared);
+        let joined = flavor == Flavor::Shared && ranks.iter().all(|rank| members[*rank].joined);
+        let too_large =
+            || MpiError::new(Class::NO_MEM, "the window's memory is larger than an address space");
+        let (mut end, mut places) = (start, Vec::with_capacity(ranks.len()));
+        for rank in &ranks {
+            places.push(end);
+            let size = if allocates { members[*rank].size } else { 0 };
+            let size = usize::try_from(size).ok().filter(|size| *size <= isize::MAX as usize);
+            let size = size.ok_or_else(too_large)?;
+            let size = if joined { Some(size) } else { size.checked_next_multiple_of(PAGE) };
+            end = size.and_then(|size| end.checked_add(size)).ok_or_else(too_large)?;
+        }
+        let bytes = end.checked_next_multiple_of(8).filter(|n| *n <= isize::MAX as usize / 2);
+        let ranks = ranks.into_iter().map(|rank| rank as u32).collect();
+        Ok(Plan { ranks, places, bytes: bytes.ok_or_else(too_large)? })
+    }
+}
+
+fn words(record: &[i64]) -> Vec<u8> {
+    record.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn read(record: &[u8]) -> Vec<i64> {
+    record.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
+}
+
+/// Returns the error that one process's failure is for another.
+#[cold]
+fn failed_elsewhere(rank: usize, class: i32) -> Box<MpiError> {
+    let text =
+        format!("the window is not made, since rank {rank} of the group has failed; its error says why");
+    MpiError::new(Class(class), text)
+}
+
+fn is_true(hints: &[(String, String)], key: &str) -> bool {
+    hints.iter().any(|(k, v)| k == key && v == "true")
+}
+
+impl Wanted {
+    fn check(&self) -> Result<()> {
+        if self.size < 0 {
+            let text = format!("the size of the window's memory is {}, and less than 0", self.size);
+            return Err(MpiError::new(Class::SIZE, text));
+        }
+        if self.unit <= 0 {
+            let text = format!("the displacement unit is {} bytes; give 1 or more", self.unit);
+            return Err(MpiError::new(Class::DISP, text));
+        }
+        if self.base.is_some_and(|base| base.base().is_null()) && self.size > 0 {
+            let text = format!("the address of the window's {} bytes is NULL", self.size);
+            return Err(MpiError::new(Class::ARG, text));
+        }
+        match self.base.filter(|_| self.size > 0) {
+            Some(base) => accelerator::check(base.base()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Mpi {
+    /// Makes the group of a window, with a context of its own.
+    fn win_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
+        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
+        let id = self.agree(Agreement::new(Party::of_all(&parent), true))?;
+        self.with(|s| {
+            let channels = channels(&mut s.dev, id)?;
+            Ok(Arc::new(CommCore::intra(id, channels, Arc::clone(parent.group()), parent.rank())))
+        })
+    }
+
+    /// Gathers everybody's words.
+    fn gather_words(&self, core: &Arc<CommCore>, own: &[i64]) -> Result<Vec<Vec<i64>>> {
+        let record = words(own);
+        let len = record.len();
+        let mut gather = GatherAll::new(Party::of_all(core), record);
+        let all = self.wait_until(|vci, _, _| gather.advance(vci).transpose())?;
+        Ok(all.chunks_exact(len).map(read).collect())
+    }
+
+    /// Makes a window in all processes of a communicator.
+    fn make_win(&self, comm: Comm, wanted: Wanted) -> Result<Win> {
+        let core = self.win_core(comm)?;
+        let made = self.make_on(&core, wanted);
+        if made.is_err() {
+            self.with(|s| {
+                s.objects.contexts.give_back(core, Handler::Return);
+                Ok(())
+            })?;
+        }
+        made
+    }
+
+    fn make_on(&self, core: &Arc<CommCore>, wanted: Wanted) -> Result<Win> {
+        let me = core.rank() as usize;
+        let own = wanted.check();
+        let node = self.with(|s| Ok(own_node(&mut s.dev, core)));
+        let class = own.as_ref().map_or_else(|e| e.class.0, |()| 0);
+        let joined = !is_true(&wanted.hints, "alloc_shared_noncontig");
+        let (has_node, node) = node?.map_or((0, 0), |node| (1, node.cast_signed()));
+        let record: [i64; RECORD] =
+            [i64::from(class) << 2 | i64::from(joined) << 1 | has_node, node, wanted.size, wanted.unit, 0];
+        let all = self.gather_words(core, &record)?;
+        let members: Vec<Member> = all.iter().map(|words| Member::of(words)).collect();
+        own?;
+        if let Some(rank) = members.iter().position(|member| member.class != 0) {
+            return Err(failed_elsewhere(rank, members[rank].class));
+        }
+        if wanted.flavor == Flavor::Shared && !same_node(&members) {
+            let text = "the processes of the communicator do not share memory: split it by MPI_Comm_split_type with \
+                        MPI_COMM_TYPE_SHARED, or use MPI_Win_allocate";
+            return Err(MpiError::new(Class::RMA_SHARED, text));
+        }
+        let (plan, memory) = self.node_memory(core, &members, me, wanted.flavor)?;
+        self.win_made(core, wanted, &members, plan, memory)
+    }
+
+    /// Makes or opens the memory of this process's node.
+    fn node_memory(
+        &self,
+        core: &Arc<CommCore>,
+        members: &[Member],
+        me: usize,
+        flavor: Flavor,
+    ) -> Result<(Plan, Option<SharedMemory>)> {
+        let plan = Plan::of(members, me, flavor);
+        // A process that is alone and allocates nothing needs no shared memory.
+        let needs = |plan: &Plan| plan.ranks.len() > 1 || matches!(flavor, Flavor::Allocate | Flavor::Shared);
+        let leads = |plan: &Plan| plan.ranks[0] as usize == me && needs(plan);
+        let made = match &plan {
+            Ok(plan) if leads(plan) => {
+                SharedMemory::create(plan.bytes).map(Some).map_err(|e| no_memory(plan.bytes, &e))
+            }
+            Ok(_) => Ok(None),
+            Err(e) => Err(e.clone()),
+        };
+        let mut offer = [0; OFFER];
+        offer[0] = made.as_ref().map_or_else(|e| e.class.0.into(), |_| 0);
+        if let Some(ticket) = made.as_ref().ok().and_then(|made| made.as_ref()?.ticket()) {
+            offer[1..].copy_from_slice(&read(&ticket.to_bytes()));
+        }
+        let offers = self.gather_words(core, &offer)?;
+        let (plan, mut memory) = (plan?, made?);
+        let failed = |all: &[Vec<i64>]| {
+            let rank = all.iter().position(|words| words[0] != 0)?;
+            Some(failed_elsewhere(rank, all[rank][0] as i32))
+        };
+        if let Some(e) = failed(&offers) {
+            return Err(e);
+        }
+        let mut opened = Ok(());
+        if memory.is_none() && needs(&plan) {
+            match open(&offers[plan.ranks[0] as usize][1..], plan.bytes) {
+                Ok(shared) => memory = Some(shared),
+                Err(e) => opened = Err(e),
+            }
+        }
+        let done = self.gather_words(core, &[opened.as_ref().map_or_else(|e| e.class.0.into(), |()| 0)])?;
+        opened?;
+        if let Some(e) = failed(&done) {
+            return Err(e);
+        }
+        if let Some(memory) = &mut memory {
+            memory.close();
+        }
+        Ok((plan, memory))
+    }
+
+    /// Adds a window whose memory is there.
+    fn win_made(
+        &self,
+        core: &Arc<CommCore>,
+        wanted: Wanted,
+        members: &[Member],
+        plan: Plan,
+        memory: Option<SharedMemory>,
+    ) -> Result<Win> {
+        let memory = memory.map(Arc::new);
+        let control = match &memory {
+            Some(memory) => Control::Shared(Arc::clone(memory), 0),
+            None => Control::own(),
+        };
+        let me = core.rank();
+        let neighbours: HashMap<u32, usize> =
+            plan.ranks.iter().enumerate().map(|(i, rank)| (*rank, i)).collect();
+        let target = |(rank, member): (usize, &Member)| {
+            let neighbour = neighbours.get(&(rank as u32)).copied();
+            let span = match wanted.flavor {
+                Flavor::Create => {
+                    wanted.base.filter(|_| rank as u32 == me).map(|b| Span::of_program(&b, member.size))
+                }
+                Flavor::Dynamic => None,
+                Flavor::Allocate | Flavor::Shared => neighbour.and_then(|n| {
+                    Some(Span::of_shared(memory.as_ref()?, plan.places[n], member.size as usize))
+                }),
+            };
+            Target {
+                span,
+                size: member.size,
+                unit: member.unit,
+                neighbour,
+                pending: Vec::new(),
+                is_dirty: false,
+                failure: None,
+            }
+        };
+        let targets: Vec<Target> = members.iter().enumerate().map(target).collect();
+        let n = targets.len();
+        let mut window = Window {
+            core: Arc::clone(core),
+            handle: Win::NULL,
+            flavor: wanted.flavor,
+            name: String::new(),
+            errhandler: Errhandler::ARE_FATAL,
+            attrs: Attrs::default(),
+            hints: wanted.hints,
+            targets,
+            neighbours: plan.ranks,
+            control: Arc::new(control),
+            _memory: memory,
+            epochs: Epochs::new(n),
+            attached: Vec::new(),
+            server: Server::default(),
+            sent: 0,
+            told: Box::default(),
+        };
+        self.with(|s| {
+            let State { dev, objects, requests } = s;
+            window.begin_service(dev)?;
+            let win = objects.wins.table.insert(window)?;
+            requests.windows += 1;
+            objects.wins.get_mut(win)?.handle = win;
+            Ok(win)
+        })
+    }
+
+    fn hint_pairs(&self, info: Info) -> Result<Vec<(String, String)>> {
+        self.with(|s| Ok(super::hints::known(s.objects.anytime.infos().pairs(info)?)))
+    }
+
+    /// Makes a window of the program's memory, whose bytes the buffer has (`MPI_Win_create`).
+    ///
+    /// # Errors
+    /// In all processes, whichever has failed: a bad handle, size, unit or info.
+    pub fn win_create(&self, memory: Buf, unit: i64, info: Info, comm: Comm) -> Result<Win> {
+        let hints = self.hint_pairs(info)?;
+        let size = memory.count();
+        self.make_win(comm, Wanted { flavor: Flavor::Create, base: Some(memory), size, unit, hints })
+    }
+
+    /// Makes a window of memory that it allocates (`MPI_Win_allocate`). Returns the address, too.
+    ///
+    /// # Errors
+    /// As [`Mpi::win_create`]; no memory.
+    pub fn win_allocate(&self, size: i64, unit: i64, info: Info, comm: Comm) -> Result<(usize, Win)> {
+        self.make_with_memory(Flavor::Allocate, size, unit, info, comm)
+    }
+
+    /// Makes a window of memory that all processes load from and store to
+    /// (`MPI_Win_allocate_shared`). Returns the address, too.
+    ///
+    /// # Errors
+    /// As [`Mpi::win_allocate`]; processes that do not share memory.
+    pub fn win_allocate_shared(&self, size: i64, unit: i64, info: Info, comm: Comm) -> Result<(usize, Win)> {
+        self.make_with_memory(Flavor::Shared, size, unit, info, comm)
+    }
+
+    fn make_with_memory(
+        &self,
+        flavor: Flavor,
+        size: i64,
+        unit: i64,
+        info: Info,
+        comm: Comm,
+    ) -> Result<(usize, Win)> {
+        let hints = self.hint_pairs(info)?;
+        let win = self.make_win(comm, Wanted { flavor, base: None, size, unit, hints })?;
+        let base = self.with(|s| Ok(s.objects.wins.get(win)?.base()))?;
+        Ok((base, win))
+    }
+
+    /// Makes a window to which memory is attached (`MPI_Win_create_dynamic`).
+    ///
+    /// # Errors
+    /// A bad handle or info.
+    pub fn win_create_dynamic(&self, info: Info, comm: Comm) -> Result<Win> {
+        let hints = self.hint_pairs(info)?;
+        self.make_win(comm, Wanted { flavor: Flavor::Dynamic, base: None, size: 0, unit: 1, hints })
+    }
+
+    /// Frees a window and sets the handle to null (`MPI_Win_free`).
+    ///
+    /// # Errors
+    /// A bad handle; an epoch that has not ended; what a function that deletes an attribute
+    /// returns; a process that is lost: the window is freed all the same.
+    pub fn win_free(&self, win: &mut Win) -> Result<()> {
+        let handle = *win;
+        self.on_window(handle, |window, _| window.epochs.check_free())?;
+        self.delete_all_attrs(handle)?;
+        let ranks =
+            self.on_window(handle, |window, _| Ok((0..window.targets.len() as u32).collect::<Vec<_>>()))?;
+        let done = self.flush_ranks(handle, &ranks);
+        let met = self.win_barrier(handle).and_then(|()| self.wait_for_wakes(handle));
+        self.with(|s| {
+            let State { dev, objects, requests } = s;
+            let mut window = objects.wins.table.remove(handle)?;
+            requests.windows -= 1;
+            window.end_service(dev);
+            objects.anytime.errhandlers().release(window.errhandler);
+            let Window { core, .. } = window;
+            objects.contexts.give_back(core, Handler::Return);
+            Ok(())
+        })?;
+        *win = Win::NULL;
+        // The window is gone, and its error handler with it.
+        done.and(met).map_err(|mut e| {
+            e.comm = None;
+            e
+        })
+    }
+
+    /// Waits for the messages that were sent to wake this process, so that none is left.
+    fn wait_for_wakes(&self, win: Win) -> Result<()> {
+        self.wait_on_window(win, |window, vci| {
+            let all = window.control.wakes(window.own_place());
+            if window.server.woken >= all {
+                return Some(Ok(()));
+            }
+            window.lost(vci, |_| true).map(Err)
+        })
+        .map_err(|e| raised(e, win))
+    }
+}
+
+impl Member {
+    fn of(words: &[i64]) -> Member {
+        let (flags, node) = (words[0], words[1]);
+        Member {
+            class: (flags >> 2) as i32,
+            node: (flags & 1 != 0).then_some(node.cast_unsigned()),
+            size: words[2].max(0).cast_unsigned(),
+            unit: words[3],
+            joined: flags & 2 != 0,
+        }
+    }
+}
+
+/// Returns true if all processes share memory.
+fn same_node(members: &[Member]) -> bool {
+    members.len() == 1 || members.iter().all(|m| m.node.is_some() && m.node == members[0].node)
+}
+
+/// Returns the node of this process, if it shares memory with others there.
+fn own_node(vci: &mut Vci, core: &CommCore) -> Option<u64> {
+    let place = core.group().place(core.rank())?;
+    if vci.shares_memory() { vci.node_of(place).ok() } else { None }
+}
+
+#[cold]
+fn no_memory(bytes: usize, e: &std::io::Error) -> Box<MpiError> {
+    let text =
+        format!("{bytes} bytes that the processes of the node share: {e}; make the window's memory smaller");
+    MpiError::new(Class::NO_MEM, text)
+}
+
+fn open(ticket: &[i64], bytes: usize) -> Result<SharedMemory> {
+    let bytes_of_ticket = words(ticket);
+    let ticket = bytes_of_ticket.first_chunk::<{ Ticket::LEN }>().copied().unwrap_or([0; Ticket::LEN]);
+    SharedMemory::open(&Ticket::from_bytes(ticket), bytes).map_err(|e| no_memory(bytes, &e))
+}

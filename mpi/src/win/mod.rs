@@ -1,0 +1,28 @@
+//! Windows: memory of a process that others read, write and combine with theirs.
+//!
+//! See docs/windows.md for the design. `memory` and `apply` touch the memory, `control` has the
+//! words by which processes of a node synchronize. `origin` executes operations on memory that this
+//! process can access, and sends requests (`wire`) for other memory; `server` executes those that
+//! come, in the order of `queue`. `epoch` knows what is allowed. `make`, `moves`, `lock`, `sync`
+//! and `settings` are MPI's functions.
+//!
+//! All state of a window is under the library's lock, and so is the execution of its operations.
+
+mod apply;
+mod control;
+mod epoch;
+mod exclusion;
+mod hints;
+mod lock;
+mod make;
+mod memory;
+mod moves;
+mod object;
+mod origin;
+mod queue;
+mod server;
+mod settings;
+mod sync;
+mod wire;
+
+pub(crate) use object::Wins;

@@ -1,0 +1,372 @@
+//! The origin's side: operations on memory that this process can access, and requests for others.
+
+use std::sync::Arc;
+
+use ch3_shim::{Failed, RawReq, Request as Message, Vci};
+use netmod_core::{RxBytes, Segment};
+
+use super::apply::{self, Accumulation};
+use super::exclusion::{Alone, InNode};
+use super::memory;
+use super::object::{Flavor, Pending, Window};
+use super::wire::{self, ANSWER, DATA, HEADER, Kind, REQUEST, ROOM, Request, VERDICT};
+use crate::datatype::TypeDesc;
+use crate::datatype::basic::Basic;
+use crate::error::{Class, MpiError, Result};
+
+/// Requests to a window after which this process makes progress once.
+const BURST: u32 = 32;
+
+/// The elements of a target that an operation is on.
+#[derive(Clone, Copy)]
+pub(super) struct Elements<'a> {
+    pub rank: u32,
+    /// Displacement in units of the target.
+    pub disp: i64,
+    pub desc: &'a Arc<TypeDesc>,
+    pub count: usize,
+}
+
+impl Elements<'_> {
+    /// Returns the bytes of data.
+    fn bytes(&self) -> usize {
+        self.desc.size() * self.count
+    }
+}
+
+#[cold]
+fn no_room(what: &str, has: usize, room: usize) -> Box<MpiError> {
+    let text = format!(
+        "{what} {has} bytes, for which there is room of {room} bytes at the other side; give the same \
+                        number of elements at origin and target"
+    );
+    MpiError::new(Class::TRUNCATE, text)
+}
+
+impl Window {
+    /// Returns the place of elements in bytes.
+    #[inline]
+    fn byte_place(&self, elements: &Elements<'_>) -> Result<i64> {
+        let unit = self.targets[elements.rank as usize].unit;
+        elements.disp.checked_mul(unit).ok_or_else(|| {
+            let text =
+                format!("displacement {} in units of {unit} bytes is beyond all memory", elements.disp);
+            MpiError::new(Class::DISP, text)
+        })
+    }
+
+    /// Returns the memory of elements if this process can access it, and their place in bytes.
+    ///
+    /// # Errors
+    /// [`Class::RMA_RANGE`] if they are not within the target's memory.
+    #[inline]
+    fn locate(&self, elements: &Elements<'_>) -> Result<(i64, Option<Segment>)> {
+        let at = self.byte_place(elements)?;
+        let Elements { rank, desc, count, .. } = *elements;
+        let target = &self.targets[rank as usize];
+        let (span, place) = match target.span {
+            Some(span) => (span, at),
+            None if self.flavor == Flavor::Dynamic && rank == self.me() && elements.bytes() > 0 => {
+                // The data may begin behind the first element's place.
+                let (span, place) = self.own_memory(at + desc.true_lb())?;
+                (span, place - desc.true_lb())
+            }
+            None => {
+                if self.flavor != Flavor::Dynamic {
+                    memory::check_elements(target.size, at, &desc.layout, count)?;
+                }
+                return Ok((at, None));
+            }
+        };
+        let segment = match desc.is_plain() {
+            true => span.run(place, elements.bytes())?,
+            false => span.elements(place, &desc.layout, count)?,
+        };
+        Ok((at, Some(segment)))
+    }
+
+    /// Writes data to a target.
+    ///
+    /// # Errors
+    /// A range that is not the target's; more data than elements; a target that is lost.
+    #[inline]
+    pub(super) fn put(&mut self, vci: &mut Vci, mut data: Segment, elements: &Elements<'_>) -> Result<()> {
+        if data.total() > elements.bytes() {
+            return Err(no_room("the origin has", data.total(), elements.bytes()));
+        }
+        match self.locate(elements)? {
+            (_, Some(mut target)) => memory::copy(&mut data, &mut target),
+            (at, None) if data.total() > 0 => {
+                self.request(vci, elements, Request { at, ..Request::bare(Kind::Put) }, Some(data))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads data of a target. Returns the answer that is waited for, if there is one.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    #[inline]
+    pub(super) fn get(
+        &mut self,
+        vci: &mut Vci,
+        mut room: Segment,
+        elements: &Elements<'_>,
+    ) -> Result<Option<RawReq>> {
+        if elements.bytes() > room.total() {
+            return Err(no_room("the target has", elements.bytes(), room.total()));
+        }
+        match self.locate(elements)? {
+            (_, Some(mut target)) => memory::copy(&mut target, &mut room),
+            (at, None) if elements.bytes() > 0 => {
+                let answer = self.expect(vci, elements.rank, room)?;
+                self.request(vci, elements, Request { at, ..Request::bare(Kind::Get) }, None)?;
+                return Ok(Some(answer));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Combines data with the elements of a target.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub(super) fn accumulate(
+        &mut self,
+        vci: &mut Vci,
+        accumulation: Accumulation,
+        data: Segment,
+        elements: &Elements<'_>,
+    ) -> Result<()> {
+        if data.total() > elements.bytes() {
+            return Err(no_room("the origin has", data.total(), elements.bytes()));
+        }
+        match self.locate(elements)? {
+            (_, Some(mut target)) => {
+                target.truncate(data.total());
+                memory::with_bytes(data, |bytes| {
+                    self.apply(vci, elements.rank, accumulation, &mut target, bytes, None)
+                })
+            }
+            (at, None) if data.total() > 0 => {
+                let request = self.accumulating(Kind::Accumulate, accumulation, at);
+                self.request(vci, elements, request, Some(data))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Combines data with the elements of a target, and fetches what was there. Returns the answer
+    /// that is waited for, if there is one.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub(super) fn get_accumulate(
+        &mut self,
+        vci: &mut Vci,
+        accumulation: Accumulation,
+        data: Segment,
+        mut result: Segment,
+        elements: &Elements<'_>,
+    ) -> Result<Option<RawReq>> {
+        if elements.bytes() > result.total() {
+            return Err(no_room("the target has", elements.bytes(), result.total()));
+        }
+        if !accumulation.only_reads() && data.total() != elements.bytes() {
+            return Err(no_room("the origin has", data.total(), elements.bytes()));
+        }
+        match self.locate(elements)? {
+            (_, Some(mut target)) => {
+                if accumulation.one(&target, &data, &mut result) {
+                    return Ok(None);
+                }
+                let mut old = Vec::new();
+                memory::with_bytes(data, |bytes| {
+                    self.apply(vci, elements.rank, accumulation, &mut target, bytes, Some(&mut old))
+                })?;
+                result.unpack(RxBytes::from_slice(&old));
+                Ok(None)
+            }
+            (at, None) if elements.bytes() > 0 => {
+                let answer = self.expect(vci, elements.rank, result)?;
+                let request = self.accumulating(Kind::GetAccumulate, accumulation, at);
+                let data = (!accumulation.only_reads()).then_some(data);
+                self.request(vci, elements, request, data)?;
+                Ok(Some(answer))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn apply(
+        &self,
+        vci: &mut Vci,
+        rank: u32,
+        accumulation: Accumulation,
+        target: &mut Segment,
+        data: &[u8],
+        old: Option<&mut Vec<u8>>,
+    ) -> Result<()> {
+        match self.is_direct(rank) {
+            true => accumulation.run(target, data, old, &mut InNode::of(self, vci, rank)),
+            false => accumulation.run(target, data, old, &mut Alone),
+        }
+    }
+
+    fn accumulating(&self, kind: Kind, accumulation: Accumulation, at: i64) -> Request {
+        let (op, basic) = (accumulation.op() as u32 as u8, accumulation.basic().handle.0);
+        Request { op, basic, at, ..Request::bare(kind) }
+    }
+
+    /// Sets an element of a target if it has the expected value, and fetches what was there.
+    ///
+    /// Returns the answer that is waited for, if there is one.
+    ///
+    /// # Errors
+    /// As [`Window::put`].
+    pub(super) fn compare_and_swap(
+        &mut self,
+        vci: &mut Vci,
+        basic: &'static Basic,
+        [new, expected]: [Segment; 2],
+        mut result: Segment,
+        elements: &Elements<'_>,
+    ) -> Result<Option<RawReq>> {
+        match self.locate(elements)? {
+            (_, Some(target)) => {
+                let direct = self.is_direct(elements.rank);
+                let was = memory::with_bytes(new, |new| {
+                    memory::with_bytes(expected, |expected| match direct {
+                        true => {
+                            let mut lock = InNode::of(self, vci, elements.rank);
+                            apply::compare_and_swap(basic, &target, expected, new, &mut lock)
+                        }
+                        false => apply::compare_and_swap(basic, &target, expected, new, &mut Alone),
+                    })
+                })?;
+                result.unpack(RxBytes::from_slice(was.bytes()));
+                Ok(None)
+            }
+            (at, None) => {
+                let answer = self.expect(vci, elements.rank, result)?;
+                let mut values = memory::packed(expected);
+                values.extend(memory::packed(new));
+                let request = Request { basic: basic.handle.0, at, ..Request::bare(Kind::CompareAndSwap) };
+                self.send(vci, elements.rank, Request { count: basic.size as u64, ..request }, &[], &values)?;
+                Ok(Some(answer))
+            }
+        }
+    }
+
+    /// Waits for an answer of a target into a place.
+    fn expect(&mut self, vci: &mut Vci, rank: u32, room: Segment) -> Result<RawReq> {
+        let raw = vci.irecv_raw(room, self.place(rank), ANSWER, self.core.inn)?;
+        self.targets[rank as usize].pending.push(Pending { raw, is_ours: true });
+        Ok(raw)
+    }
+
+    /// Leaves the result of an answer to a request of the program.
+    pub(super) fn give_away(&mut self, rank: u32, raw: RawReq) {
+        let pending = &mut self.targets[rank as usize].pending;
+        if let Some(answer) = pending.iter_mut().rev().find(|answer| answer.raw == raw) {
+            answer.is_ours = false;
+        }
+    }
+
+    /// Sends a request about elements, with data.
+    fn request(
+        &mut self,
+        vci: &mut Vci,
+        elements: &Elements<'_>,
+        request: Request,
+        data: Option<Segment>,
+    ) -> Result<()> {
+        let Elements { rank, desc, count, .. } = *elements;
+        let data = data.map_or_else(Vec::new, memory::packed);
+        if desc.is_plain() {
+            return self.send(vci, rank, Request { count: elements.bytes() as u64, ..request }, &[], &data);
+        }
+        self.send(vci, rank, Request { count: count as u64, ..request }, &wire::describe(desc), &data)
+    }
+
+    /// Sends a request.
+    pub(super) fn send(
+        &mut self,
+        vci: &mut Vci,
+        rank: u32,
+        request: Request,
+        described: &[u8],
+        data: &[u8],
+    ) -> Result<()> {
+        let is_apart = HEADER + described.len() + data.len() > ROOM;
+        let request =
+            Request { is_apart, described: described.len() as u32, data: data.len() as u64, ..request };
+        let mut message =
+            Vec::with_capacity(HEADER + if is_apart { 0 } else { described.len() + data.len() });
+        request.write(&mut message);
+        let to = self.place(rank);
+        if is_apart {
+            leave(vci.isend(message, to, REQUEST, self.core.out))?;
+            leave(vci.isend([described, data].concat(), to, DATA, self.core.out))?;
+        } else {
+            message.extend(described);
+            message.extend(data);
+            leave(vci.isend(message, to, REQUEST, self.core.out))?;
+        }
+        self.targets[rank as usize].is_dirty = true;
+        self.sent = self.sent.wrapping_add(1);
+        if self.sent.is_multiple_of(BURST) {
+            vci.progress()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a request that the target answers by how it has ended.
+    pub(super) fn ask(&mut self, vci: &mut Vci, rank: u32, kind: Kind) -> Result<Message> {
+        let answer = vci.irecv(vec![0; VERDICT], self.place(rank), ANSWER, self.core.inn);
+        let answer = answer.map_err(|e| Box::<MpiError>::from(e.error))?;
+        self.send(vci, rank, Request::bare(kind), &[], &[])?;
+        Ok(answer)
+    }
+
+    /// Returns true if all answers of a target have come, whose failures are noted.
+    pub(super) fn has_answers(&mut self, vci: &mut Vci, rank: u32) -> bool {
+        let target = &mut self.targets[rank as usize];
+        let failure = &mut target.failure;
+        target.pending.retain(|answer| {
+            if !vci.is_finished(answer.raw) {
+                return true;
+            }
+            if answer.is_ours
+                && let Err(e) = vci.take_raw(answer.raw)
+            {
+                failure.get_or_insert_with(|| e.into());
+            }
+            false
+        });
+        target.pending.is_empty()
+    }
+}
+
+/// Lets a send, whose data the device keeps, end by itself.
+fn leave(begun: std::result::Result<Message, Box<Failed>>) -> Result<()> {
+    begun.map(drop).map_err(|e| e.error.into())
+}
+
+/// Returns the result of a request that a target has answered.
+pub(super) fn judged(vci: &mut Vci, answer: Message, rank: u32) -> Result<()> {
+    let done = vci.wait(answer).map_err(|e| Box::<MpiError>::from(e.error))?;
+    match wire::verdict(&done.buffer) {
+        0 => Ok(()),
+        class => {
+            let text = format!(
+                "rank {rank} of the window could not execute an operation of this epoch; are the target's memory, \
+                 displacement, datatype and operation right?"
+            );
+            Err(MpiError::new(Class(class), text))
+        }
+    }
+}

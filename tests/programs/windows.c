@@ -1,0 +1,159 @@
+/* Windows: attributes, names, hints, error handlers, and memory that processes of a node share. Prints
+ * "rank N: windows ok". */
+#include "check.h"
+
+#include <string.h>
+
+static int called, deleted;
+
+static void handle(MPI_Win *win, int *code, ...)
+{
+    (void)win;
+    MPI_Error_class(*code, &called);
+}
+
+static int copy(MPI_Win win, int keyval, void *extra, void *in, void *out, int *flag)
+{
+    (void)win, (void)keyval, (void)extra, (void)in, (void)out, (void)flag;
+    return MPI_ERR_OTHER;
+}
+
+static int del(MPI_Win win, int keyval, void *value, void *extra)
+{
+    CHECK(win != MPI_WIN_NULL && keyval != MPI_KEYVAL_INVALID && value == &called && extra == &deleted);
+    deleted++;
+    return MPI_SUCCESS;
+}
+
+static int *attribute(MPI_Win win, int keyval)
+{
+    void *value;
+    int flag;
+
+    CHECK(MPI_Win_get_attr(win, keyval, &value, &flag) == MPI_SUCCESS && flag);
+    return value;
+}
+
+static void settings(MPI_Win win)
+{
+    int keyval, flag, length;
+    void *value;
+    char name[MPI_MAX_OBJECT_NAME], text[MPI_MAX_INFO_VAL];
+    MPI_Errhandler handler, set;
+    MPI_Info info;
+
+    MPI_Win_get_name(win, name, &length);
+    CHECK(length == 0);
+    MPI_Win_set_name(win, "a window");
+    MPI_Win_get_name(win, name, &length);
+    CHECK(length == 8 && strcmp(name, "a window") == 0);
+    MPI_Win_get_errhandler(win, &set);
+    CHECK(set == MPI_ERRORS_ARE_FATAL);
+    MPI_Win_create_errhandler(handle, &handler);
+    MPI_Win_set_errhandler(win, handler);
+    MPI_Win_call_errhandler(win, MPI_ERR_QUOTA);
+    CHECK(called == MPI_ERR_QUOTA);
+    CHECK(MPI_Win_unlock(0, win) != MPI_SUCCESS && called == MPI_ERR_RMA_SYNC);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&handler);
+    MPI_Win_create_keyval(copy, del, &keyval, &deleted);
+    MPI_Win_set_attr(win, keyval, &called);
+    CHECK(attribute(win, keyval) == &called);
+    MPI_Win_delete_attr(win, keyval);
+    MPI_Win_get_attr(win, keyval, &value, &flag);
+    CHECK(deleted == 1 && !flag);
+    MPI_Win_set_attr(win, keyval, &called);
+    MPI_Win_free_keyval(&keyval);
+    MPI_Win_get_info(win, &info);
+    MPI_Info_get(info, "accumulate_ordering", MPI_MAX_INFO_VAL - 1, text, &flag);
+    CHECK(flag && strcmp(text, "rar,raw,war,waw") == 0);
+    MPI_Info_get(info, "netmod_accumulate_agent", MPI_MAX_INFO_VAL - 1, text, &flag);
+    CHECK(flag && (strcmp(text, "processor") == 0 || strcmp(text, "target") == 0));
+    MPI_Info_set(info, "no_locks", "true");
+    MPI_Win_set_info(win, info);
+    MPI_Info_free(&info);
+    MPI_Win_get_info(win, &info);
+    MPI_Info_get(info, "no_locks", MPI_MAX_INFO_VAL - 1, text, &flag);
+    CHECK(flag && strcmp(text, "true") == 0);
+    MPI_Info_free(&info);
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size, i, count, unit, next;
+    MPI_Aint bytes;
+    MPI_Win win, other;
+    MPI_Group group;
+    double *base, *theirs, one = 1, sum[2] = {0};
+    struct { double value; int index; } pair, *pairs;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    next = (rank + 1) % size;
+
+    /* Memory that all load from and store to. */
+    CHECK(MPI_Win_allocate_shared((rank + 1) * sizeof(double), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD,
+                                  &base, &win) == MPI_SUCCESS);
+    CHECK(*attribute(win, MPI_WIN_CREATE_FLAVOR) == MPI_WIN_FLAVOR_SHARED);
+    CHECK(*attribute(win, MPI_WIN_MODEL) == MPI_WIN_UNIFIED);
+    CHECK(*attribute(win, MPI_WIN_DISP_UNIT) == sizeof(double));
+    CHECK(*(MPI_Aint *)attribute(win, MPI_WIN_SIZE) == (MPI_Aint)((rank + 1) * sizeof(double)));
+    CHECK((void *)attribute(win, MPI_WIN_BASE) == base);
+    settings(win);
+    MPI_Win_get_group(win, &group);
+    MPI_Group_size(group, &count);
+    CHECK(count == size);
+    MPI_Group_free(&group);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
+    for (i = 0; i <= rank; i++)
+        base[i] = 10 * rank + i;
+    MPI_Win_sync(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_sync(win);
+    for (i = 0; i < size; i++) {
+        MPI_Win_shared_query(win, i, &bytes, &unit, &theirs);
+        CHECK(bytes == (MPI_Aint)((i + 1) * sizeof(double)) && unit == sizeof(double));
+        CHECK(theirs[i] == 11 * i);
+    }
+    MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &theirs);
+    CHECK(bytes == sizeof(double) && theirs[0] == 0);
+    MPI_Win_unlock_all(win);
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS && deleted == 2);
+
+    /* Sums of all at one place, and pairs. */
+    CHECK(MPI_Win_allocate(64, 16, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win) == MPI_SUCCESS);
+    pairs = (void *)base;
+    base[0] = 0;
+    pairs[1].value = 1000;
+    pairs[1].index = -1;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    pair.value = rank;
+    pair.index = rank;
+    for (i = 0; i < 100; i++) {
+        MPI_Accumulate(&one, 1, MPI_DOUBLE, next, 0, 1, MPI_DOUBLE, MPI_SUM, win);
+        MPI_Fetch_and_op(&one, &sum[0], MPI_DOUBLE, 0, 0, MPI_SUM, win);
+        MPI_Accumulate(&pair, 1, MPI_DOUBLE_INT, next, 1, 1, MPI_DOUBLE_INT, MPI_MINLOC, win);
+        MPI_Accumulate(&pair, 1, MPI_DOUBLE_INT, 0, 1, 1, MPI_DOUBLE_INT, MPI_MINLOC, win);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(base[0] == (rank == 0 ? 100.0 * (size + 1) : 100.0));
+    CHECK(pairs[1].value == (rank == 0 ? 0 : rank - 1) && pairs[1].index == (rank == 0 ? 0 : rank - 1));
+
+    /* Two windows at once. */
+    CHECK(MPI_Win_create(sum, sizeof sum, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &other) == MPI_SUCCESS);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, other);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+    pair.value = 3.5 + rank;
+    MPI_Put(&pair.value, 1, MPI_DOUBLE, next, 1, 1, MPI_DOUBLE, other);
+    MPI_Put(&pair.value, 1, MPI_DOUBLE, next, 2, 1, MPI_DOUBLE, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, other);
+    CHECK(sum[1] == 3.5 + (rank + size - 1) % size && base[4] == sum[1]);
+    CHECK(MPI_Win_free(&other) == MPI_SUCCESS && MPI_Win_free(&win) == MPI_SUCCESS);
+    printf("rank %d: windows ok\n", rank);
+    MPI_Finalize();
+    return 0;
+}
