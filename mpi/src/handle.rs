@@ -132,6 +132,11 @@ impl Comm {
     pub const SELF: Comm = Comm(Comm::WORLD.0 + 1);
 }
 
+impl Datatype {
+    /// `MPI_BYTE`.
+    pub const BYTE: Datatype = Datatype(0x4c00_010d);
+}
+
 impl Group {
     /// `MPI_GROUP_EMPTY`.
     pub const EMPTY: Group = Group(PREDEFINED | 2 << KIND_SHIFT);

@@ -16,7 +16,7 @@ use crate::handle::{Datatype, Op};
 use crate::op::{Ops, Prepared};
 
 /// `MPI_BYTE`.
-const BYTE: Datatype = Datatype(0x4c00_010d);
+const BYTE: Datatype = Datatype::BYTE;
 
 impl Call {
     /// Checks the arguments and prepares the run of process `me` of `n`, by messages.

@@ -420,6 +420,14 @@ mod tests {
     const INT: Datatype = Datatype(0x4c00_0405);
 
     #[test]
+    fn no_elements_have_any_type() {
+        let types = Types::new();
+        assert!(types.committed(Datatype::NULL, 0).is_ok());
+        assert_eq!(types.committed(Datatype::NULL, 1).unwrap_err().class, Class::TYPE);
+        assert_eq!(types.committed(Datatype(0x4c00_0000), 0).unwrap_err().class, Class::TYPE);
+    }
+
+    #[test]
     fn what_is_packed_is_unpacked() {
         let mut types = Types::new();
         let every_other = TypeDesc::vector(3, 1, 2, &types.desc(INT).unwrap(), Form::Int).unwrap();

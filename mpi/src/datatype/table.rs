@@ -104,14 +104,16 @@ impl Types {
         self.get(handle).map(|t| Arc::clone(&t.desc))
     }
 
-    /// Returns a type with which `count` elements are moved.
+    /// Returns a type with which `count` elements are moved. No element has any type: also
+    /// `MPI_DATATYPE_NULL` then, as with MPICH.
     ///
     /// # Errors
     /// [`Class::TYPE`] if the handle names nothing or the type is not committed, [`Class::COUNT`]
     /// if the count is negative or so many elements are more than an address space holds.
     #[inline]
     pub fn committed(&self, handle: Datatype, count: i64) -> Result<&Arc<TypeDesc>> {
-        let entry = self.get(handle)?;
+        let is_none = count == 0 && handle == Datatype::NULL;
+        let entry = self.get(if is_none { Datatype::BYTE } else { handle })?;
         if !entry.committed {
             return Err(uncommitted(handle));
         }

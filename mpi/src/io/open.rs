@@ -28,7 +28,7 @@ use crate::instance::{Mpi, State};
 use crate::status::Status;
 
 /// `MPI_BYTE`.
-const BYTE: Datatype = Datatype(0x4c00_010d);
+const BYTE: Datatype = Datatype::BYTE;
 /// Aggregators of a node.
 const AGGREGATORS: u64 = 4;
 /// Bytes that each process has in a window, on average.

@@ -17,7 +17,7 @@ use crate::datatype::{Form, TypeDesc, Types};
 use crate::error::Class;
 use crate::handle::Datatype;
 
-const BYTE: Datatype = Datatype(0x4c00_010d);
+const BYTE: Datatype = Datatype::BYTE;
 
 /// A generator of pseudo-random numbers.
 struct Random(u64);

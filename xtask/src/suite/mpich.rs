@@ -17,7 +17,7 @@ const PACKAGE: &str = "mpich=4.0.2-3";
 /// The suite in the source.
 const TESTS: &str = "test/mpi";
 /// Lists of what the library has.
-const LISTS: [&str; 26] = [
+const LISTS: [&str; 28] = [
     "pt2pt",
     "datatype",
     "coll",
@@ -30,6 +30,7 @@ const LISTS: [&str; 26] = [
     "topo",
     "io",
     "rma",
+    "part",
     "errors/attr",
     "errors/coll",
     "errors/comm",
@@ -40,6 +41,7 @@ const LISTS: [&str; 26] = [
     "errors/rma",
     "errors/topo",
     "threads/pt2pt",
+    "threads/part",
     "threads/comm",
     "threads/coll",
     "threads/rma",
