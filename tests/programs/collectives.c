@@ -67,15 +67,9 @@ static void compare(const Run *run, Operation *op)
 /* Adds a communicator, unless this process is not in it. */
 static void add_group(Run *run, MPI_Comm comm, const char *kind)
 {
-    Group *group = &run->groups[run->count];
-
     if (comm == MPI_COMM_NULL)
         comm = MPI_COMM_SELF, kind = NULL;
-    *group = (Group){.comm = comm, .kind = kind};
-    MPI_Comm_rank(comm, &group->me);
-    MPI_Comm_size(comm, &group->size);
-    group->peers = group->size;
-    run->count++;
+    run->groups[run->count++] = group_of(comm, kind);
 }
 
 /* Adds a communicator of two groups: the processes below `half`, and the others. */
@@ -97,28 +91,17 @@ static void add_pair(Run *run, int half)
     MPI_Comm_remote_size(both, &group->peers);
 }
 
-/* Adds a grid. The message in a direction comes from the other side. */
+/* Adds a grid. */
 static void add_grid(Run *run, Random *random)
 {
     int size, dims[2] = {0, 0}, periods[2] = {below(random, 2), below(random, 2)}, dimensions = 1 + below(random, 2);
     MPI_Comm comm;
-    Group *group;
 
     MPI_Comm_size(run->world, &size);
     MPI_Dims_create(size, dimensions, dims);
     must(run, NULL, MPI_Cart_create(run->world, dimensions, dims, periods, below(random, 2), &comm));
     add_group(run, comm, "a grid");
-    group = &run->groups[run->count - 1];
-    group->graph = 1;
-    for (int i = 0; i < 2 * dimensions; i++) {
-        int from, to, down = i % 2 == 0;
-
-        MPI_Cart_shift(comm, i / 2, 1, &from, &to);
-        group->in[i] = group->out[i] = (down ? from : to) == MPI_PROC_NULL ? NOBODY : (down ? from : to);
-        group->out_tags[i] = i;
-        group->in_tags[i] = i ^ 1;
-    }
-    group->ins = group->outs = 2 * dimensions;
+    know_grid(&run->groups[run->count - 1], dimensions);
 }
 
 /* Adds a graph in which any two processes, also one and itself, are neighbours at random. */
@@ -299,6 +282,7 @@ static void step(Run *run, Random *random)
                                       PERSISTENT, PERSISTENT};
     int kind = below(random, 10), at = below(random, run->count);
     uint64_t key = draw(random);
+    Random of_what = {key};
     enum Form form = kind < 9 ? drawn[kind] : PERSISTENT;
     Operation *op;
 
@@ -310,7 +294,7 @@ static void step(Run *run, Random *random)
         form = NONBLOCKING;
     if (!run->groups[at].kind)
         return;
-    op = make_operation(&run->groups[at], form, key);
+    op = make_operation(&run->groups[at], random_what(&of_what, &run->groups[at]), form, mix(key));
     if (tells) {
         fprintf(stderr, "rank %d, thread %d: ", world_rank, run->number);
         describe(op);

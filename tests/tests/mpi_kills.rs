@@ -276,6 +276,29 @@ fn survivors_of_collective_writes_are_told() {
     assert_eq!(folder.files(), ["data"], "nothing else is left beside the file");
 }
 
+/// 66 seeds have each collective operation in each form.
+#[test]
+fn survivors_of_each_collective_operation_have_an_end() {
+    let folder = data_folder("deaths");
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 22), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let ranks = 2 + (random(1) % 4) as u32;
+        let abi = Abi::ALL[(random(2) % 2) as usize];
+        let mut job = Command::new(prefix().file("bin/mpiexec"));
+        job.args(["-disable-auto-cleanup", "-n", &ranks.to_string()]);
+        job.arg(prefix().compiled_for(abi, "deaths.c")).arg(seed.to_string());
+        job.arg(folder.0.join(seed.to_string())).env("LD_LIBRARY_PATH", prefix().file("lib"));
+        match random(3) % 4 {
+            0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
+            1 => _ = job.env("NETMOD_SHM_RANKS", "2"),
+            _ => {}
+        }
+        let done = run(&mut job);
+        assert_eq!(done.ok_ranks("deaths") as u32, ranks - 1, "{seed}: {done}");
+    }
+}
+
 #[test]
 fn at_any_moment_of_the_tests_of_mpi4py() {
     let test = "at_any_moment_of_the_tests_of_mpi4py";

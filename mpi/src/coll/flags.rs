@@ -55,3 +55,12 @@ pub(super) fn take(note: &AtomicU64, is_over: impl FnOnce(u64) -> bool) -> bool 
         && is_over(value)
         && note.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
+
+/// Sets a word that was never set; returns the value of whoever was first.
+pub(super) fn settle(word: &AtomicU64, value: u64) -> u64 {
+    // 0: not set.
+    match word.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => value,
+        Err(first) => first - 1,
+    }
+}

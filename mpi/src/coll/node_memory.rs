@@ -45,8 +45,9 @@ const SLOT: usize = 2 * LINE;
 const CONTROL: usize = 4096;
 /// Bytes of a process in one lane.
 const PROCESS: usize = CONTROL + SLOTS as usize * LONG;
-/// Bytes of the whole memory's head: the number of sleepers of each lane.
+/// Bytes of the whole memory's head: the number of sleepers of each lane, then what was settled.
 const HEAD: usize = 4096;
+const SETTLED: usize = 2 * LINE;
 
 /// The number of a slot's use: that of the operation, then that within the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,6 +155,11 @@ impl NodeMemory {
     /// Returns the bytes of shared memory for `n` processes.
     pub fn bytes(n: usize) -> usize {
         HEAD + 2 * n * PROCESS
+    }
+
+    /// Settles a word, if no process has settled another one before. Returns the one that counts.
+    pub fn settle(memory: &SharedMemory, word: u64) -> u64 {
+        flags::settle(memory.word(SETTLED), word)
     }
 
     /// Uses shared memory of [`NodeMemory::bytes`] as process `me` of `n`.

@@ -3,7 +3,8 @@
 //!
 //! The first operation of a communicator makes it. All tell each other their node, the kind of
 //! their paths and the algorithms that are set; of these all must have the same. On one node rank 0
-//! creates memory, all open it, and agree whether all have it.
+//! creates memory, all open it, and agree whether all have it. If one is lost meanwhile, some may
+//! know the result and others not: then what the first of those that have it writes into it counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -116,8 +117,13 @@ impl Setup {
     fn advance(self, vci: &mut Vci, core: &Arc<CommCore>) -> Result<Step> {
         match self {
             Setup::Tickets { mut tickets, made } => {
-                let Some(records) = tickets.advance(vci)? else {
-                    return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made })));
+                let records = match tickets.advance(vci) {
+                    Ok(Some(records)) => records,
+                    Ok(None) => return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made }))),
+                    Err(e) => {
+                        AndAll::refuse(vci, &party(core));
+                        return Err(e);
+                    }
                 };
                 let records = records.as_chunks::<RECORD>().0;
                 let flags = records.iter().fold(u8::MAX, |all, record| all & record[0]);
@@ -132,10 +138,20 @@ impl Setup {
                 Setup::Agreed { all, opened, fences, setting }.advance(vci, core)
             }
             Setup::Agreed { mut all, opened, fences, mut setting } => {
-                let Some(words) = all.advance(vci)? else {
-                    return Ok(Step::Goes(Box::new(Setup::Agreed { all, opened, fences, setting })));
+                let word = match all.advance(vci) {
+                    Ok(Some(words)) => Ok(words[0] & 1),
+                    Ok(None) => {
+                        return Ok(Step::Goes(Box::new(Setup::Agreed { all, opened, fences, setting })));
+                    }
+                    Err(e) => Err(e),
                 };
-                let shared = opened.filter(|_| words[0] != 0);
+                let settled = opened.as_ref().map(|m| NodeMemory::settle(m, *word.as_ref().unwrap_or(&0)));
+                let shared = opened.filter(|_| settled == Some(1));
+                // Without memory all know as little as those who have lost a peer.
+                if shared.is_none() && word? == 1 {
+                    let text = "another process of the communicator has lost a peer";
+                    return Err(MpiError::new(Class::PROC_FAILED, text));
+                }
                 let place = (core.rank() as usize, core.size() as usize);
                 setting.shared = shared.is_some();
                 let memory = shared.map(|mut memory| {

@@ -48,6 +48,32 @@ typedef struct {
     int begun;                  /* a request that is to be waited for */
 } Operation;
 
+static inline Group group_of(MPI_Comm comm, const char *kind)
+{
+    Group group = {.comm = comm, .kind = kind};
+
+    MPI_Comm_rank(comm, &group.me);
+    MPI_Comm_size(comm, &group.size);
+    group.peers = group.size;
+    return group;
+}
+
+/* Adds the neighbours of a grid. The message in a direction comes from the other side. */
+static inline void know_grid(Group *group, int dimensions)
+{
+    group->graph = 1;
+    group->ins = group->outs = 2 * dimensions;
+    for (int i = 0; i < group->ins; i++) {
+        int from, to, rank;
+
+        MPI_Cart_shift(group->comm, i / 2, 1, &from, &to);
+        rank = i % 2 == 0 ? from : to;
+        group->in[i] = group->out[i] = rank == MPI_PROC_NULL ? NOBODY : rank;
+        group->out_tags[i] = i;
+        group->in_tags[i] = i ^ 1;
+    }
+}
+
 static inline int mine(const Group *group)
 {
     return group->side * BLOCKS + group->me;
@@ -214,8 +240,16 @@ static inline void plan_reduction(Operation *op, Random *random)
     op->send.width = op->receive.width = op->how.width;
 }
 
-/* Draws an operation of a communicator, with its buffers and types. */
-static inline Operation *make_operation(const Group *group, enum Form form, uint64_t key)
+/* Draws what a communicator can do. */
+static inline enum What random_what(Random *random, const Group *group)
+{
+    if (group->graph && one_in(random, 2))
+        return (enum What)(NEIGHBOR_ALLGATHER + below(random, WHATS - NEIGHBOR_ALLGATHER));
+    return (enum What)below(random, group->inter ? REDUCE_SCATTER_BLOCK : NEIGHBOR_ALLGATHER);
+}
+
+/* Draws the arguments of an operation, with its buffers and types. */
+static inline Operation *make_operation(const Group *group, enum What what, enum Form form, uint64_t key)
 {
     static const int widths[] = {1, 1, 2, 4, 8, 8, 16};
     const MPI_Datatype basics[] = {MPI_BYTE, MPI_CHAR, MPI_SHORT, MPI_INT, MPI_DOUBLE, MPI_INT64_T,
@@ -229,11 +263,7 @@ static inline Operation *make_operation(const Group *group, enum Form form, uint
     op->group = group;
     op->form = form;
     op->key = key;
-    op->what = (enum What)below(&random, NEIGHBOR_ALLGATHER);
-    if (group->inter && op->what >= REDUCE_SCATTER_BLOCK)
-        op->what = ALLREDUCE;
-    if (group->graph && one_in(&random, 2))
-        op->what = (enum What)(NEIGHBOR_ALLGATHER + below(&random, WHATS - NEIGHBOR_ALLGATHER));
+    op->what = what;
     op->root_side = group->inter ? below(&random, 2) : group->side;
     op->root = below(&random, op->root_side == group->side ? group->size : group->peers);
     op->in_place = !group->inter && op->what != BARRIER && op->what != BCAST && op->what < NEIGHBOR_ALLGATHER
