@@ -45,7 +45,7 @@ options
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
   --list         names the tests of a suite and runs none
-  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts
+  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite

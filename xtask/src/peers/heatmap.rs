@@ -1,55 +1,57 @@
 //! A picture of the ratios: a row for each operation, a column for each size.
 
-use super::cells::Cell;
 use super::table::size;
-use super::verdict::Verdict;
 
-/// Pixels of a cell, of the names at the left, and of the head.
+/// Pixels of a cell, of a letter of the names at the left, and of the head.
 const WIDTH: usize = 40;
 const HEIGHT: usize = 26;
-const LEFT: usize = 90;
+const LETTER: usize = 7;
 const TOP: usize = 56;
 /// Pixels below the cells, for the legend.
 const BOTTOM: usize = 50;
 /// Ratios of the legend.
 const LEGEND: [f64; 7] = [0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0];
 
-/// Draws the cells of two ranks. A cell that has failed has a frame.
-pub(crate) fn draw(title: &str, cells: &[Cell]) -> String {
-    let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.operation.is_pair()).collect();
-    let mut sizes: Vec<usize> = cells.iter().map(|cell| cell.bytes).collect();
+/// A field of a picture.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) bytes: usize,
+    pub(crate) ratio: f64,
+    pub(crate) failed: bool,
+}
+
+/// Draws fields, those of a name one after the other. One that has failed has a frame.
+pub(crate) fn draw(title: &str, fields: &[Field]) -> String {
+    let mut sizes: Vec<usize> = fields.iter().map(|field| field.bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let mut names: Vec<&str> = cells.iter().map(|cell| cell.operation.name).collect();
+    let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     names.dedup();
-    let (width, rows) = (LEFT + WIDTH * sizes.len().max(LEGEND.len()) + 10, HEIGHT * names.len());
+    let left = 20 + LETTER * names.iter().map(|name| name.len()).max().unwrap_or(0).max(10);
+    let (width, rows) = (left + WIDTH * sizes.len().max(LEGEND.len()) + 10, HEIGHT * names.len());
     let height = TOP + rows + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    svg += &text(LEFT, 20, "start", 14, title);
+    svg += &text(left, 20, "start", 14, title);
     for (at, bytes) in sizes.iter().enumerate() {
-        svg += &text(LEFT + WIDTH * at + WIDTH / 2, TOP - 8, "middle", 11, &size(*bytes));
+        svg += &text(left + WIDTH * at + WIDTH / 2, TOP - 8, "middle", 11, &size(*bytes));
     }
     for (at, name) in names.iter().enumerate() {
-        svg += &text(LEFT - 8, TOP + HEIGHT * at + 17, "end", 11, name);
+        svg += &text(left - 8, TOP + HEIGHT * at + 17, "end", 11, name);
     }
-    for cell in &cells {
-        let (Some(row), Some(column)) = (
-            names.iter().position(|n| *n == cell.operation.name),
-            sizes.iter().position(|s| *s == cell.bytes),
-        ) else {
-            continue;
-        };
-        let (x, y) = (LEFT + WIDTH * column, TOP + HEIGHT * row);
-        svg += &field(x, y, cell.judged(), cell.verdict() == Verdict::Failed);
+    for Field { name, bytes, ratio, failed } in fields {
+        let row = names.iter().position(|n| n == name).unwrap_or(0);
+        let column = sizes.iter().position(|s| s == bytes).unwrap_or(0);
+        svg += &draw_field(left + WIDTH * column, TOP + HEIGHT * row, *ratio, *failed);
     }
     let y = TOP + rows + 16;
-    svg += &text(LEFT - 8, y + 17, "end", 11, "ratio");
+    svg += &text(left - 8, y + 17, "end", 11, "ratio");
     for (at, ratio) in LEGEND.iter().enumerate() {
-        svg += &field(LEFT + WIDTH * at, y, *ratio, false);
+        svg += &draw_field(left + WIDTH * at, y, *ratio, false);
     }
     svg + "</svg>\n"
 }
@@ -59,7 +61,7 @@ fn text(x: usize, y: usize, anchor: &str, height: usize, text: &str) -> String {
     format!("<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" font-size=\"{height}\">{text}</text>\n")
 }
 
-fn field(x: usize, y: usize, ratio: f64, framed: bool) -> String {
+fn draw_field(x: usize, y: usize, ratio: f64, framed: bool) -> String {
     let colour = colour(ratio);
     let (width, height) = (WIDTH - 2, HEIGHT - 2);
     let frame = if framed { " stroke=\"#000000\" stroke-width=\"1.5\"" } else { "" };
@@ -82,16 +84,17 @@ fn colour(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::tests::some;
     use super::*;
 
     #[test]
-    fn each_cell_of_two_ranks_has_a_square_and_failed_ones_a_frame() {
-        let svg = draw("a & b", &some());
+    fn each_field_has_a_square_and_failed_ones_a_frame() {
+        let field = |name: &str, bytes, ratio, failed| Field { name: name.into(), bytes, ratio, failed };
+        let fields = [field("PingPong", 8, 1.5, true), field("Uniband", 64 << 10, 0.5, false)];
+        let svg = draw("a & b", &fields);
         let count = |text: &str| svg.matches(text).count();
         // The ground, two cells, and the legend.
         assert_eq!(count("<rect"), 1 + 2 + LEGEND.len());
-        assert_eq!((count("stroke=\"#000000\""), count(">1.50<"), count(">Start<")), (1, 2, 0));
+        assert_eq!((count("stroke=\"#000000\""), count(">1.50<"), count(">Uniband<")), (1, 2, 1));
         assert!(svg.contains("a &amp; b") && svg.contains(">64K<") && svg.ends_with("</svg>\n"), "{svg}");
     }
 

@@ -21,19 +21,22 @@ pub(crate) fn arguments(
     words
 }
 
-/// Reads all tables of an output: microseconds, or messages a second, for each size but 0.
+/// Reads all tables of an output: microseconds, or messages a second, for each size but 0, which
+/// stands for what has no sizes.
 ///
 /// # Errors
 /// If there is a table with none of the known columns, or with a line that is not of it.
 pub(crate) fn parse(output: &str) -> Result<Vec<Figure>, String> {
     let mut figures = Vec::new();
-    let (mut benchmark, mut column) = (None, None);
+    let (mut benchmark, mut column, mut has_sizes) = (None, None, true);
     for line in output.lines() {
         let strange = || Err(format!("IMB-MPI1 says {line:?}, which is not a result"));
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.as_slice(), benchmark, column) {
             (["#", "Benchmarking", name, ..], _, _) => (benchmark, column) = (Some(*name), None),
-            (["#bytes", ..], Some(_), _) => {
+            // A barrier has no sizes.
+            (["#bytes" | "#repetitions", ..], Some(_), _) => {
+                has_sizes = words[0] == "#bytes";
                 column = words.iter().position(|word| COLUMNS.contains(word));
                 if column.is_none() {
                     return strange();
@@ -42,8 +45,9 @@ pub(crate) fn parse(output: &str) -> Result<Vec<Figure>, String> {
             ([], _, _) => column = None,
             ([size, ..], Some(name), Some(at)) => {
                 let value = words.get(at).and_then(|word| word.parse::<f64>().ok());
-                let (Ok(bytes), Some(value)) = (size.parse(), value) else { return strange() };
+                let (Ok(bytes), Some(value)) = (size.parse::<usize>(), value) else { return strange() };
                 if bytes > 0 {
+                    let bytes = if has_sizes { bytes } else { 0 };
                     figures.push(Figure { operation: name.to_owned(), bytes, value });
                 }
             }
@@ -88,6 +92,13 @@ mod tests {
        #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec
             2           10         3.39         3.49         3.44         1.15
 
+#---------------------------------------------------
+# Benchmarking Barrier 
+# #processes = 2 
+#---------------------------------------------------
+ #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+         1000         0.37         0.38         0.38
+
 
 # All processes entering MPI_Finalize
 ";
@@ -97,7 +108,7 @@ mod tests {
         let figures = parse(OUTPUT).expect("tables");
         let of = |figure: &Figure| (figure.operation.clone(), figure.bytes, figure.value);
         let wanted = [("PingPong", 1, 0.25), ("PingPong", 4 << 20, 325.26), ("Uniband", 8, 5922721.0)];
-        let wanted = wanted.into_iter().chain([("Sendrecv", 2, 3.49)]);
+        let wanted = wanted.into_iter().chain([("Sendrecv", 2, 3.49), ("Barrier", 0, 0.38)]);
         let wanted: Vec<_> = wanted.map(|(name, bytes, value)| (name.to_owned(), bytes, value)).collect();
         assert_eq!(figures.iter().map(of).collect::<Vec<_>>(), wanted);
     }

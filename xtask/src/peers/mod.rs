@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: this library beside other MPIs, in turn within each round.
 
 mod cells;
+mod collectives;
 mod heatmap;
 mod imb;
 mod installed;

@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::cells::Cell;
+use super::collectives::{self, Collectives};
+use super::heatmap::Field;
 use super::layouts::{self, Layouts};
 use super::summary::{Measured, Used, cores, sums};
+use super::verdict::Verdict;
 use super::{heatmap, table};
 use crate::command::{output, root};
 
@@ -61,7 +65,15 @@ fn machine(cpuinfo: &str, release: &str) -> String {
 pub(crate) fn write(folder: &Path, run: &Run, measured: &[Measured]) -> Result<String, String> {
     for measured in measured {
         let title = format!("Ours by the best peer, {}, {}", measured.netmod.name(), run.date);
-        put(folder, &picture(run, measured), &heatmap::draw(&title, &measured.cells))?;
+        let of_pairs = measured.cells.iter().filter(|cell| cell.operation.is_pair());
+        let field = |cell: &Cell| Field {
+            name: cell.operation.name.to_owned(),
+            bytes: cell.bytes,
+            ratio: cell.judged(),
+            failed: cell.verdict() == Verdict::Failed,
+        };
+        let fields: Vec<_> = of_pairs.map(field).collect();
+        put(folder, &picture(run, measured), &heatmap::draw(&title, &fields))?;
     }
     let name = format!("programs-{}.md", run.date);
     put(folder, &name, &page(run, measured))?;
@@ -92,6 +104,39 @@ pub(crate) fn write_layouts(
         layouts.markdown()
     );
     let name = format!("layouts-{date}.md");
+    put(folder, &name, &text)?;
+    Ok(name)
+}
+
+/// Writes the page of collective operations and its pictures into a folder, and returns its name.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(crate) fn write_collectives(
+    folder: &Path,
+    run: &Run,
+    used: &[Used],
+    collectives: &Collectives,
+) -> Result<String, String> {
+    let Run { date, revision, machine, .. } = run;
+    let mut text = format!(
+        "# Collective operations on this library and on its peers, {date}\n\n\
+         `cargo xtask peers --programs --filter collectives` at {revision}. {machine}. {}, in each of which the \
+         libraries run in turn; medians.\n\n{}\n\n{}\n{}\n\n",
+        run.count(),
+        collectives::NOTE,
+        libraries(used),
+        cores(&collectives.distances, "parts")
+    );
+    collectives.sums().iter().for_each(|sum| text += &format!("- {sum}\n"));
+    for ranks in collectives.ranks() {
+        let name = format!("programs-{date}-collectives-{ranks}.svg");
+        let title = format!("Ours by the best peer, {ranks} ranks, {date}");
+        put(folder, &name, &heatmap::draw(&title, &collectives.fields(ranks)))?;
+        text += &format!("\n![ratios of {ranks} ranks by operation and size]({name})\n");
+    }
+    text += &format!("\n{}", collectives.markdown());
+    let name = format!("programs-{date}-collectives.md");
     put(folder, &name, &text)?;
     Ok(name)
 }
@@ -183,6 +228,23 @@ mod tests {
             "| a | pack |",
         ] {
             assert!(page.contains(part), "{part}: {page}");
+        }
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
+    }
+
+    #[test]
+    fn the_page_of_collectives_has_a_picture_for_each_number_of_ranks() {
+        let folder = std::env::temp_dir().join(format!("netmod-collectives-{}", std::process::id()));
+        let name = write_collectives(&folder, &run(), &[], &collectives::tests::some());
+        assert_eq!(name.as_deref(), Ok("programs-2026-01-02-collectives.md"));
+        let page =
+            std::fs::read_to_string(folder.join("programs-2026-01-02-collectives.md")).expect("the page");
+        for part in ["at abc. a machine. 1 run", "- 8 ranks: 1 of 1 cells fail", "| 2 | Bcast |"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        for ranks in [2, 8] {
+            let picture = format!("programs-2026-01-02-collectives-{ranks}.svg");
+            assert!(page.contains(&format!("]({picture})")) && folder.join(&picture).is_file(), "{picture}");
         }
         std::fs::remove_dir_all(&folder).expect("the folder goes");
     }

@@ -1,8 +1,9 @@
 //! `cargo xtask peers --programs`: MPI programs on this library and on other MPIs of today.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cells::{Program, Rounds, add_earlier, cells};
+use super::collectives::{self, Chosen, Collectives};
 use super::layouts::{self, Layouts};
 use super::library::{Libraries, Library, Netmod};
 use super::rounds::{Programs, names, turns};
@@ -43,12 +44,14 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let netmods = asked.netmod.map_or_else(|| vec![Netmod::Shm, Netmod::Tcp], |netmod| vec![netmod]);
     // Layouts are moved and sent within the node.
     let with_layouts = netmods.contains(&Netmod::Shm) && layouts::NAME.contains(&filter.to_lowercase());
+    let chosen = if netmods.contains(&Netmod::Shm) { Chosen::of(filter) } else { Chosen::default() };
     let netmods: Vec<_> = netmods.into_iter().filter(|netmod| !turns(*netmod, filter).is_empty()).collect();
-    if netmods.is_empty() && !with_layouts {
+    if netmods.is_empty() && !with_layouts && chosen.is_empty() {
         let names = names().join(", ");
         return Err(format!(
-            "no operation has {filter:?} in its name; there are {names} and {}",
-            layouts::NAME
+            "no operation has {filter:?} in its name; there are {names}, {} and {}",
+            layouts::NAME,
+            collectives::NAME
         ));
     }
     let mut libraries = Libraries::prepare(options, asked.from.clone())?;
@@ -56,7 +59,8 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     libraries.under = under.split_whitespace().map(str::to_owned).collect();
     let programs = Programs::prepare(libraries)?;
     let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
-    let turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>() + usize::from(with_layouts);
+    let turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>();
+    let turns = turns + usize::from(with_layouts) + chosen.parts();
     let mut progress = Progress::new(turns * rounds * runs);
     let run = page::Run::now(runs, rounds, asked.from.as_deref())?;
     let mut all: Vec<Measured> = Vec::new();
@@ -77,18 +81,28 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
         }
         let used = used(&programs, Netmod::Shm, &progress)?;
         print_layouts(&used, &layouts, &run, asked.json);
-        if let Some(folder) = &asked.write {
-            let name = page::write_layouts(folder, &run, &used, &layouts)?;
-            eprintln!("xtask: written to {}", folder.join(name).display());
+        told(asked, |folder| page::write_layouts(folder, &run, &used, &layouts))?;
+    }
+    if !chosen.is_empty() {
+        let mut collectives = Collectives::default();
+        for _ in 0..runs {
+            collectives.measure(&programs, &chosen, rounds, &mut progress)?;
         }
+        let used = used(&programs, Netmod::Shm, &progress)?;
+        print_collectives(&used, &collectives, &run, asked.json);
+        told(asked, |folder| page::write_collectives(folder, &run, &used, &collectives))?;
     }
     if all.is_empty() {
         return Ok(());
     }
     all.iter().for_each(|measured| print(measured, &run, asked.json));
+    told(asked, |folder| page::write(folder, &run, &all))
+}
+
+/// Writes a page if that is asked for, and says where it is.
+fn told(asked: &Asked, write: impl FnOnce(&Path) -> Result<String, String>) -> Result<(), String> {
     if let Some(folder) = &asked.write {
-        let name = page::write(folder, &run, &all)?;
-        eprintln!("xtask: written to {}", folder.join(name).display());
+        eprintln!("xtask: written to {}", folder.join(write(folder)?).display());
     }
     Ok(())
 }
@@ -152,6 +166,18 @@ fn print_layouts(used: &[Used], layouts: &Layouts, run: &page::Run, json: bool) 
     let (judged, failed) = layouts.failed();
     println!("{}", cores(&layouts.distances, "rounds"));
     print!("\n{}\n{}\n{failed} of {judged} rows with a goal fail\n", layouts.markdown(), layouts::NOTE);
+}
+
+fn print_collectives(used: &[Used], collectives: &Collectives, run: &page::Run, json: bool) {
+    if json {
+        collectives.rows.iter().for_each(|row| println!("{}", row.json()));
+        return;
+    }
+    println!("\n{}: {}", collectives::NAME, run.count());
+    print_used(used);
+    println!("{}", cores(&collectives.distances, "parts"));
+    print!("\n{}\n{}\n", collectives.markdown(), collectives::NOTE);
+    collectives.sums().iter().for_each(|sum| println!("{sum}"));
 }
 
 fn print_used(used: &[Used]) {

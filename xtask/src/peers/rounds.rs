@@ -267,6 +267,11 @@ impl Programs {
         value.ok_or_else(|| format!("{} says {text:?}, which is not a result", self.flag.display()))
     }
 
+    /// Returns another program of the package of IMB-MPI1.
+    pub(super) fn imb(&self, name: &str) -> PathBuf {
+        self.imb.with_file_name(name)
+    }
+
     pub(crate) fn of(&self, program: Program, library: Library) -> &Path {
         match program {
             Program::Imb => &self.imb,
