@@ -14,19 +14,21 @@ use super::schedule::{Builder, Data};
 pub fn allgather(b: &mut Builder, how: Allgather, mine: Option<Data>, all: Data) {
     let block = all.count;
     let range = |r: Range<usize>| all.part(r.start * block, r.len() * block);
-    if let Some(mine) = mine {
-        b.copy(mine, range(b.me..b.me + 1));
-    }
     let n = b.n;
+    let own = mine.unwrap_or_else(|| range(b.me..b.me + 1));
     let group = Group { me: b.me, n, real: &|r| r };
     match how {
-        Allgather::Doubling => group.doubling(b, &range),
+        Allgather::Doubling => group.doubling(b, own, &range),
         Allgather::Bruck => {
+            b.copy(own, range(b.me..b.me + 1));
             let blocks: Vec<Data> = (0..n).map(|i| range(i..i + 1)).collect();
             bruck(b, &blocks);
         }
-        Allgather::Ring => group.ring(b, &|i| range(i..i + 1)),
-        Allgather::Circulant => circulant::allgather(b, &range),
+        Allgather::Ring => group.ring(b, own, &|i| range(i..i + 1)),
+        Allgather::Circulant => {
+            b.copy(own, range(b.me..b.me + 1));
+            circulant::allgather(b, &range);
+        }
     }
 }
 
@@ -35,9 +37,7 @@ pub fn allgather(b: &mut Builder, how: Allgather, mine: Option<Data>, all: Data)
 /// `mine` is this process's block; `None` if it is in place.
 pub fn allgatherv(b: &mut Builder, how: Allgather, mine: Option<Data>, blocks: &[Data]) {
     let (n, me) = (b.n, b.me);
-    if let Some(mine) = mine {
-        b.copy(mine, blocks[me]);
-    }
+    let own = mine.unwrap_or(blocks[me]);
     let total: usize = blocks.iter().map(Data::bytes).sum();
     let group = Group { me, n, real: &|r| r };
     match how {
@@ -45,12 +45,15 @@ pub fn allgatherv(b: &mut Builder, how: Allgather, mine: Option<Data>, blocks: &
             // Packed, so that a range of blocks is one run.
             let (room, ends) = (b.bytes(total), ends(blocks.iter()));
             let range = |r: Range<usize>| room.range(ends[r.start]..ends[r.end]);
-            b.copy(blocks[me], range(me..me + 1));
-            group.doubling(b, &range);
+            b.copy(own, blocks[me]);
+            group.doubling(b, own, &range);
             unpack(b, blocks, &|i| range(i..i + 1));
         }
-        Allgather::Bruck => bruck(b, blocks),
-        Allgather::Ring | Allgather::Circulant => group.ring(b, &|i| blocks[i]),
+        Allgather::Bruck => {
+            b.copy(own, blocks[me]);
+            bruck(b, blocks);
+        }
+        Allgather::Ring | Allgather::Circulant => group.ring(b, own, &|i| blocks[i]),
     }
 }
 

@@ -27,13 +27,20 @@ pub fn alltoall(b: &mut Builder, how: Alltoall, from: Option<Data>, into: Data) 
     if how == Alltoall::Bruck {
         return bruck(b, bytes, &source, &target);
     }
-    b.copy(source(b.me), target(b.me));
     if how == Alltoall::Scattered {
         return scattered(b, &source, &target);
     }
+    let own = (source(b.me), target(b.me));
+    if n == 1 {
+        b.copy(own.0, own.1);
+    }
     for i in 1..n {
         let (to, of) = (b.after(i), b.before(i));
-        b.exchange(to, source(to), of, target(of));
+        if i == 1 {
+            b.exchange_beside(to, source(to), of, target(of), own);
+        } else {
+            b.exchange(to, source(to), of, target(of));
+        }
     }
 }
 
@@ -52,11 +59,11 @@ pub fn alltoallv(b: &mut Builder, from: Option<&[Data]>, into: &[Data]) {
             &copies
         }
     };
-    b.copy(from[b.me], into[b.me]);
     scattered(b, &|i| from[i], &|i| into[i]);
 }
 
-/// All messages at once, nearest neighbours first, but not more than a batch.
+/// All messages at once, nearest neighbours first, but not more than a batch; this process's own
+/// block is copied meanwhile.
 fn scattered(b: &mut Builder, source: &dyn Fn(usize) -> Data, target: &dyn Fn(usize) -> Data) {
     let all: Vec<usize> = (1..b.n).collect();
     for batch in all.chunks(BATCH) {
@@ -68,7 +75,13 @@ fn scattered(b: &mut Builder, source: &dyn Fn(usize) -> Data, target: &dyn Fn(us
             let to = b.after(*i);
             b.send(to, source(to));
         }
+        if batch.first() == Some(&1) {
+            b.copy(source(b.me), target(b.me));
+        }
         b.fence();
+    }
+    if b.n == 1 {
+        b.copy(source(0), target(0));
     }
 }
 

@@ -82,9 +82,9 @@ fn scattered(b: &mut Builder, root: usize, data: Data, doubles: bool) {
     b.fence();
     let group = Group { me: rel, n, real: &real };
     if doubles {
-        group.doubling(b, &range);
+        group.doubling(b, range(rel..rel + 1), &range);
     } else {
-        group.ring(b, &|i| range(i..i + 1));
+        group.ring(b, range(rel..rel + 1), &|i| range(i..i + 1));
     }
     if rel != 0 {
         b.copy(flat, data);

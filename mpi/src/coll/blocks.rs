@@ -21,12 +21,22 @@ impl Group<'_> {
     /// Gives each process the blocks of all, each of which is at its place at its owner: a ring.
     ///
     /// In each of `n - 1` steps a block goes to the next process.
-    pub fn ring(&self, b: &mut Builder, block: &dyn Fn(usize) -> Data) {
+    ///
+    /// `own` is this process's block, which is copied to its place meanwhile.
+    pub fn ring(&self, b: &mut Builder, own: Data, block: &dyn Fn(usize) -> Data) {
+        if self.n == 1 {
+            b.copy(own, block(self.me));
+        }
         let (next, prev) = ((self.me + 1) % self.n, (self.me + self.n - 1) % self.n);
         for step in 0..self.n - 1 {
             let out = (self.me + self.n - step) % self.n;
             let into = (self.me + self.n - step - 1) % self.n;
-            b.exchange((self.real)(next), block(out), (self.real)(prev), block(into));
+            let (to, from) = ((self.real)(next), (self.real)(prev));
+            if step == 0 {
+                b.exchange_beside(to, own, from, block(into), (own, block(self.me)));
+            } else {
+                b.exchange(to, block(out), from, block(into));
+            }
         }
     }
 
@@ -47,14 +57,23 @@ impl Group<'_> {
     /// Gives each process the blocks of all for a power of two of processes, in steps that double
     /// what each has.
     ///
-    /// `range` is the data of a range of blocks.
-    pub fn doubling(&self, b: &mut Builder, range: &dyn Fn(Range<usize>) -> Data) {
+    /// `range` is the data of a range of blocks, `own` this process's block, which is copied to its
+    /// place meanwhile.
+    pub fn doubling(&self, b: &mut Builder, own: Data, range: &dyn Fn(Range<usize>) -> Data) {
+        if self.n == 1 {
+            b.copy(own, range(0..1));
+        }
         let mut mask = 1;
         while mask < self.n {
             let mine = self.me & !(mask - 1);
             let theirs = mine ^ mask;
             let peer = (self.real)(self.me ^ mask);
-            b.exchange(peer, range(mine..mine + mask), peer, range(theirs..theirs + mask));
+            let into = range(theirs..theirs + mask);
+            if mask == 1 {
+                b.exchange_beside(peer, own, peer, into, (own, range(mine..mine + 1)));
+            } else {
+                b.exchange(peer, range(mine..mine + mask), peer, into);
+            }
             mask *= 2;
         }
     }

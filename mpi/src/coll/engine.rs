@@ -204,6 +204,13 @@ impl<R: Copy> Active<R> {
                         }
                     }
                 }
+                Step::Give { .. } | Step::Take { .. } if self.failed.is_some() => {}
+                Step::Give { slot, entry, from } => self.memory.give(*slot, *entry, from),
+                Step::Take { rank, slot, entry, into } => {
+                    if let Err(e) = self.memory.take(*rank as usize, *slot, *entry, into) {
+                        self.failed.get_or_insert(e);
+                    }
+                }
                 Step::Post { .. } | Step::Release { .. } => {
                     let Some(node) = self.memory.node() else { return Advance::Failed(no_node()) };
                     let state = (self.schedule.signature, self.failed.is_some());
@@ -256,7 +263,7 @@ fn no_node() -> Box<MpiError> {
 }
 
 #[cold]
-fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
+pub(super) fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
     let text = format!(
         "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
          operation has failed there"

@@ -32,9 +32,6 @@ pub fn gather(b: &mut Builder, how: Gather, root: usize, mine: Option<Data>, all
     if let Some(all) = all {
         // At the root: a subtree arrives as one message, and straight into place unless its ranks
         // go around the end.
-        if let Some(mine) = mine {
-            b.copy(mine, all.part(b.me * block, block));
-        }
         let mut later = Vec::new();
         for child in children(0, n) {
             let (first, count) = (real(child), subtree(child, n));
@@ -45,6 +42,9 @@ pub fn gather(b: &mut Builder, how: Gather, root: usize, mine: Option<Data>, all
                 b.recv(first, room);
                 later.push((first, count, room));
             }
+        }
+        if let Some(mine) = mine {
+            b.copy(mine, all.part(b.me * block, block));
         }
         b.fence();
         for (first, count, room) in later {

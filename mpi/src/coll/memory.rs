@@ -2,14 +2,17 @@
 
 #![allow(unsafe_code)]
 
+use core::ops::Range;
 use core::ptr;
 use core::slice;
 use std::sync::Arc;
 
 use netmod_core::{RxBytes, Segment};
 
+use super::engine::other_length;
+use super::node_blocks::HEAD;
 use super::node_memory::{NodeMemory, Place};
-use super::schedule::{Base, Data, Room, Schedule, TypeId};
+use super::schedule::{Base, Data, Elem, Entry, Room, Schedule, TypeId};
 use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
 use crate::guest;
@@ -35,6 +38,9 @@ pub struct Memory {
     node: Option<(Arc<NodeMemory>, Place)>,
 }
 
+/// Bytes that are copied at once, which is less than a core's own caches hold: C libraries copy more
+/// than that by other instructions, which read the lines that they write.
+const PIECE: usize = 256 * 1024;
 /// Most words of a room that is kept for the next run.
 pub(super) const KEPT: usize = 4096;
 
@@ -193,7 +199,7 @@ impl Memory {
         let bytes = from.bytes().min(into.bytes());
         match (from.elem.plain, into.elem.plain) {
             // SAFETY: both are so many bytes, by `Memory::new`.
-            (true, true) => unsafe { ptr::copy(src, dst, bytes) },
+            (true, true) => unsafe { copy_run(src, dst, bytes) },
             (true, false) => {
                 // SAFETY: so many readable bytes, which the steps of a schedule do not let overlap
                 // those that are written.
@@ -211,6 +217,33 @@ impl Memory {
                 self.segment(into).unpack(RxBytes::from_slice(&packed));
             }
         }
+    }
+
+    /// Puts a block into an entry of this process's slot.
+    pub(super) fn give(&mut self, slot: u32, entry: Entry, from: &Data) {
+        let bytes = from.bytes();
+        let (short, range) = entry.place(bytes);
+        let Some((node, place)) = &self.node else { return };
+        let me = node.me();
+        node.set_entry(place.lane, place.slot(slot), (short, range.start), bytes);
+        self.copy(from, &beside(me, slot, (short, range), bytes));
+    }
+
+    /// Takes a block out of an entry of a posted slot.
+    ///
+    /// # Errors
+    /// The process has given a block of another length, or none.
+    pub(super) fn take(&mut self, rank: usize, slot: u32, entry: Entry, into: &Data) -> Result<()> {
+        let wanted = into.bytes();
+        let (short, range) = entry.place(wanted);
+        let Some((node, place)) = &self.node else { return Ok(()) };
+        match node.entry(place.lane, rank, place.slot(slot), (short, range.start)) {
+            Some(bytes) if bytes == wanted => {}
+            Some(bytes) => return Err(other_length(bytes, wanted)),
+            None => return Err(no_block(rank, wanted)),
+        }
+        self.copy(&beside(rank, slot, (short, range), wanted), into);
+        Ok(())
     }
 
     /// Does a predefined operation.
@@ -252,6 +285,36 @@ impl Memory {
     pub fn leak(&mut self) {
         core::mem::forget(core::mem::take(&mut self.scratch));
     }
+}
+
+/// Copies a run of bytes, a long one in pieces: a short copy writes lines without a look at what
+/// they are, a long one does not.
+///
+/// # Safety
+/// `bytes` must be readable at `src` and writable at `dst`.
+unsafe fn copy_run(src: *const u8, dst: *mut u8, bytes: usize) {
+    let apart = src.addr().abs_diff(dst.addr()) >= bytes;
+    let piece = if apart { PIECE } else { bytes.max(1) };
+    for at in (0..bytes).step_by(piece) {
+        let len = piece.min(bytes - at);
+        // SAFETY: as demanded; pieces of what overlaps are not copied.
+        unsafe { ptr::copy(src.add(at), dst.add(at), len) };
+    }
+}
+
+/// The block beside an entry, as bytes of a slot.
+fn beside(rank: usize, slot: u32, (short, range): (bool, Range<usize>), bytes: usize) -> Data {
+    let base = Base::Slot { rank: rank as u16, short, slot };
+    Data { at: (range.start + HEAD) as i64, ..Data::new(base, bytes, Elem::BYTE) }
+}
+
+#[cold]
+fn no_block(rank: usize, wanted: usize) -> Box<MpiError> {
+    let text = format!(
+        "rank {rank} has given no block of {wanted} bytes, which this process expects of it: counts and datatypes must \
+         agree"
+    );
+    MpiError::new(Class::TRUNCATE, text)
 }
 
 /// Makes the rooms of a schedule, of those of another one if there are some.

@@ -24,7 +24,7 @@ const REDUCE_MAX: usize = 64 << 20;
 
 /// Longest data that goes from one process to one other by a message, unless it fits beside a flag:
 /// a flag and data elsewhere are two journeys of a cache line, a message is one.
-const PAIR_MESSAGE_MAX: usize = 8192;
+pub(super) const PAIR_MESSAGE_MAX: usize = 8192;
 const PAIR_REDUCE_MAX: usize = 2048;
 
 /// Returns true if operations use slots for data that each process puts into one.
@@ -61,7 +61,7 @@ fn pieces(len: usize, most: usize) -> impl Iterator<Item = (usize, Range<usize>)
 }
 
 /// The other ranks, from the next one on, so that not all look at the same one first.
-fn others(b: &Builder) -> impl Iterator<Item = usize> + use<> {
+pub(super) fn others(b: &Builder) -> impl Iterator<Item = usize> + use<> {
     let (me, n) = (b.me, b.n);
     (1..n).map(move |by| (me + by) % n)
 }

@@ -55,12 +55,25 @@ pub struct SlotId(u64);
 
 /// Bits of the number within the operation.
 const INDEX_BITS: u32 = 16;
+/// Bits of the length of a block in an entry.
+const ENTRY_BITS: u32 = 44;
 
 impl SlotId {
     /// Makes the number; operations count from 1.
     fn new(operation: u64, index: u64) -> SlotId {
         debug_assert!(operation > 0 && index < 1 << INDEX_BITS);
         SlotId(operation << INDEX_BITS | index)
+    }
+
+    /// The word of an entry: what belongs to this use alone, and the length of a block.
+    fn entry_word(self, bytes: usize) -> u64 {
+        (self.0 >> INDEX_BITS) << ENTRY_BITS | (bytes as u64 & ((1 << ENTRY_BITS) - 1))
+    }
+
+    /// Returns the length in an entry's word; `None` if that is of another use.
+    fn entry_bytes(self, word: u64) -> Option<usize> {
+        let bytes = (word & ((1 << ENTRY_BITS) - 1)) as usize;
+        (word == self.entry_word(bytes)).then_some(bytes)
     }
 
     /// The slot's place in the ring. Operations begin at places in turn, so that one is written
@@ -171,6 +184,11 @@ impl NodeMemory {
         NodeMemory { memory, me, n, barriers, own: Default::default() }
     }
 
+    /// The rank of this process.
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
     #[inline]
     fn own(&self, lane: Lane) -> &Own {
         &self.own[lane as usize]
@@ -278,10 +296,29 @@ impl NodeMemory {
     /// The address of a slot's data.
     #[inline]
     pub fn data(&self, lane: Lane, rank: usize, slot: SlotId, short: bool) -> *mut u8 {
+        let at = self.data_at(lane, rank, slot, (short, 0));
+        self.memory.at(at, if short { SHORT } else { LONG })
+    }
+
+    /// Byte `at` of the data of a slot, from the start of the memory on.
+    #[inline]
+    fn data_at(&self, lane: Lane, rank: usize, slot: SlotId, (short, at): (bool, usize)) -> usize {
         if short {
-            return self.memory.at(self.line(lane, rank, slot) + 16, SHORT);
+            return self.line(lane, rank, slot) + 16 + at;
         }
-        self.memory.at(self.control(lane, rank) + CONTROL + slot.place() * LONG, LONG)
+        self.control(lane, rank) + CONTROL + slot.place() * LONG + at
+    }
+
+    /// Writes the word of an entry in a slot of this process, which tells the length of its block.
+    pub fn set_entry(&self, lane: Lane, slot: SlotId, place: (bool, usize), bytes: usize) {
+        let at = self.data_at(lane, self.me, slot, place);
+        self.memory.word(at).store(slot.entry_word(bytes), Relaxed);
+    }
+
+    /// Returns the length of the block in an entry of a posted slot. `None`: the process has written
+    /// none there.
+    pub fn entry(&self, lane: Lane, rank: usize, slot: SlotId, place: (bool, usize)) -> Option<usize> {
+        slot.entry_bytes(self.memory.word(self.data_at(lane, rank, slot, place)).load(Relaxed))
     }
 
     /// Returns true if a process is past the operation of a slot. All that it has posted in it was

@@ -81,12 +81,14 @@ impl<R: Copy> NodeRun<R> {
                     (waited, _) => waited,
                 }
             }
-            Step::AwaitRoom { slot } => match (node.awaited_release(lane, place.slot(slot)), self.nap) {
-                (None, None) => Outcome::Done,
-                // The note is taken back first.
-                (None, Some(nap)) => self.wait_for(node, place, nap.awaited, true, signature, wire),
-                (Some(awaited), _) => self.wait_for(node, place, awaited, false, signature, wire),
-            },
+            Step::AwaitRoom { slot } => {
+                match (node.awaited_release(lane, place.slot(slot)), self.nap) {
+                    (None, None) => Outcome::Done,
+                    // The note is taken back first.
+                    (None, Some(nap)) => self.wait_for(node, place, nap.awaited, true, signature, wire),
+                    (Some(awaited), _) => self.wait_for(node, place, awaited, false, signature, wire),
+                }
+            }
             _ => Outcome::Done,
         }
     }

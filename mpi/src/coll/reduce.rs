@@ -168,7 +168,7 @@ pub fn allreduce(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
         let group = Group { me: place, n: power, real: &member };
         let acc = blocks(acc, power);
         group.halving(b, &acc, &blocks(tmp, power));
-        group.doubling(b, &acc);
+        group.doubling(b, acc(place..place + 1), &acc);
     } else {
         let mut mask = 1;
         while mask < power {
@@ -199,7 +199,7 @@ fn allreduce_blocks(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
         b.copy(mine, result);
         let group = Group { me: b.me, n, real: &|r| r };
         group.ring_reduce(b, &|i| acc(i..i + 1), &|i| tmp(i..i + 1));
-        group.ring(b, &|i| acc(i..i + 1));
+        group.ring(b, acc(b.me..b.me + 1), &|i| acc(i..i + 1));
     }
 }
 

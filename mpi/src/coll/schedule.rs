@@ -97,6 +97,15 @@ impl Data {
     }
 }
 
+/// A place for one receiver in a slot that has so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The number of the receiver.
+    pub index: u16,
+    /// Receivers.
+    pub of: u16,
+}
+
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -155,6 +164,26 @@ pub enum Step {
         rank: u32,
         /// The slot.
         slot: u32,
+    },
+    /// Puts a block into a slot of this process.
+    Give {
+        /// The slot.
+        slot: u32,
+        /// The place for its receiver.
+        entry: Entry,
+        /// The block, which the entry holds.
+        from: Data,
+    },
+    /// Takes a block out of a process's slot.
+    Take {
+        /// The process's rank.
+        rank: u32,
+        /// The slot.
+        slot: u32,
+        /// The place for this process.
+        entry: Entry,
+        /// The place of the block.
+        into: Data,
     },
     /// Releases the slots of all processes below this one: they were read.
     Release {
@@ -268,6 +297,14 @@ impl Builder {
         self.fence();
     }
 
+    /// Works like [`Builder::exchange`], and copies something else meanwhile.
+    pub fn exchange_beside(&mut self, to: usize, data: Data, from: usize, into: Data, copy: (Data, Data)) {
+        self.recv(from, into);
+        self.send(to, data);
+        self.copy(copy.0, copy.1);
+        self.fence();
+    }
+
     /// Sets `into` to `from op into`.
     pub fn reduce(&mut self, from: Data, into: Data) {
         if into.bytes() > 0 {
@@ -318,6 +355,16 @@ impl Builder {
     /// Waits until a process has posted a slot.
     pub fn await_post(&mut self, rank: usize, slot: u32) {
         self.schedule.steps.push(Step::AwaitPost { rank: rank as u32, slot });
+    }
+
+    /// Puts a block into a slot of this process.
+    pub fn give(&mut self, slot: u32, entry: Entry, from: Data) {
+        self.schedule.steps.push(Step::Give { slot, entry, from });
+    }
+
+    /// Takes a block out of a process's slot.
+    pub fn take(&mut self, rank: usize, slot: u32, entry: Entry, into: Data) {
+        self.schedule.steps.push(Step::Take { rank: rank as u32, slot, entry, into });
     }
 
     /// Releases the slots below this one.

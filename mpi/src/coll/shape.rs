@@ -5,7 +5,7 @@
 use super::choice::{Case, Operation, Setting, pieces};
 use super::facts::OpFacts;
 use super::schedule::{Builder, Data};
-use super::{allgather, alltoall, barrier, bcast, gather, node, reduce, scan};
+use super::{allgather, alltoall, barrier, bcast, gather, node, node_blocks, reduce, scan};
 
 /// An operation on data whose buffers were checked.
 #[derive(Clone, Debug)]
@@ -104,6 +104,9 @@ impl Shape {
                 }
                 gather::gather(b, setting.pick(&Case::moves(n, bytes)), *root, *mine, *all);
             }
+            Shape::Gatherv { root, mine, blocks } if slots(Operation::Gather) => {
+                node_blocks::gather(b, *root, *mine, blocks);
+            }
             Shape::Gatherv { root, mine, blocks } => gather::gatherv(b, *root, *mine, blocks),
             Shape::Scatter { root, mine, all } => {
                 let bytes = mine.or(*all).map_or(0, |d| d.bytes());
@@ -112,12 +115,18 @@ impl Shape {
                 }
                 gather::scatter(b, setting.pick(&Case::moves(n, bytes)), *root, *all, *mine);
             }
+            Shape::Scatterv { root, mine, blocks } if slots(Operation::Scatter) => {
+                node_blocks::scatter(b, *root, blocks, *mine);
+            }
             Shape::Scatterv { root, mine, blocks } => gather::scatterv(b, *root, blocks, *mine),
             Shape::Allgather { mine, all } => {
                 if slots(Operation::Allgather) && node::fits(all.bytes()) {
                     return node::allgather(b, *mine, *all);
                 }
                 allgather::allgather(b, setting.pick(&Case::moves(n, all.bytes())), *mine, *all);
+            }
+            Shape::Allgatherv { mine, blocks } if slots(Operation::Allgather) => {
+                node_blocks::allgather(b, *mine, blocks);
             }
             Shape::Allgatherv { mine, blocks } => {
                 let total: usize = blocks.iter().map(Data::bytes).sum();
@@ -130,6 +139,9 @@ impl Shape {
                     return node::alltoall(b, *from, *into);
                 }
                 alltoall::alltoall(b, setting.pick(&Case::moves(n, bytes)), *from, *into);
+            }
+            Shape::Alltoallv { from, into } if slots(Operation::Alltoall) => {
+                node_blocks::alltoall(b, from.as_deref(), into);
             }
             Shape::Alltoallv { from, into } => alltoall::alltoallv(b, from.as_deref(), into),
             Shape::Reduce { .. } | Shape::Allreduce { .. } => self.build_reduction(b, setting),

@@ -9,7 +9,7 @@ const BYTES: u32 = 40;
 const ROOT: u32 = 16;
 
 /// The names of operations, by the number in a signature.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 16] = [
     "another operation",
     "MPI_Barrier",
     "MPI_Bcast",
@@ -22,6 +22,10 @@ const NAMES: [&str; 12] = [
     "MPI_Reduce_scatter",
     "MPI_Scan",
     "MPI_Exscan",
+    "MPI_Gatherv",
+    "MPI_Scatterv",
+    "MPI_Allgatherv",
+    "MPI_Alltoallv",
 ];
 
 impl Call {
@@ -44,7 +48,10 @@ impl Call {
             Call::ReduceScatter { .. } | Call::ReduceScatterBlock { .. } => (9, None),
             Call::Scan { .. } => (10, None),
             Call::Exscan { .. } => (11, None),
-            _ => (0, None),
+            Call::Gatherv { root, .. } => (12, Some(*root)),
+            Call::Scatterv { root, .. } => (13, Some(*root)),
+            Call::Allgatherv { .. } => (14, None),
+            Call::Alltoallv { .. } => (15, None),
         }
     }
 }

@@ -6,6 +6,7 @@ mod mismatches;
 mod moves;
 mod network;
 mod node;
+mod node_blocks;
 mod reductions;
 
 use std::sync::Arc;
