@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use super::memory::{KEPT, Memory, Work};
+use super::memory::{KEPT, Memory, Work, other_length};
 use super::node_memory::{NodeMemory, Place};
 use super::node_run::{self, NodeRun, Outcome};
 use super::schedule::{Data, Schedule, Step};
@@ -260,15 +260,6 @@ impl<R: Copy> Active<R> {
 #[cold]
 fn no_node() -> Box<MpiError> {
     MpiError::new(Class::INTERN, "an operation with slots has no shared memory")
-}
-
-#[cold]
-pub(super) fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
-    let text = format!(
-        "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
-         operation has failed there"
-    );
-    MpiError::new(Class::TRUNCATE, text)
 }
 
 #[cold]

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use netmod_core::{RxBytes, Segment};
 
-use super::engine::other_length;
 use super::node_blocks::HEAD;
 use super::node_memory::{NodeMemory, Place};
 use super::schedule::{Base, Data, Elem, Entry, Room, Schedule, TypeId};
@@ -38,8 +37,8 @@ pub struct Memory {
     node: Option<(Arc<NodeMemory>, Place)>,
 }
 
-/// Bytes that are copied at once, which is less than a core's own caches hold: C libraries copy more
-/// than that by other instructions, which read the lines that they write.
+/// Bytes that are copied at once, which is less than a core's own caches hold: C libraries copy
+/// more than that by other instructions, which read the lines that they write.
 const PIECE: usize = 256 * 1024;
 /// Most words of a room that is kept for the next run.
 pub(super) const KEPT: usize = 4096;
@@ -306,6 +305,15 @@ unsafe fn copy_run(src: *const u8, dst: *mut u8, bytes: usize) {
 fn beside(rank: usize, slot: u32, (short, range): (bool, Range<usize>), bytes: usize) -> Data {
     let base = Base::Slot { rank: rank as u16, short, slot };
     Data { at: (range.start + HEAD) as i64, ..Data::new(base, bytes, Elem::BYTE) }
+}
+
+#[cold]
+pub(super) fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
+    let text = format!(
+        "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
+         operation has failed there"
+    );
+    MpiError::new(Class::TRUNCATE, text)
 }
 
 #[cold]

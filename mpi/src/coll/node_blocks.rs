@@ -187,7 +187,7 @@ pub fn alltoall(b: &mut Builder, from: Option<&[Data]>, into: &[Data]) {
     for rank in &ranks {
         let mut block = source[*rank];
         if from.is_none() && !way.is_slot(block.bytes()) {
-            // What is replaced must be sent before.
+            // A block is sent before it is replaced.
             let room = b.bytes(block.bytes());
             b.copy(block, room);
             block = room;

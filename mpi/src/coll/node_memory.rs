@@ -315,8 +315,8 @@ impl NodeMemory {
         self.memory.word(at).store(slot.entry_word(bytes), Relaxed);
     }
 
-    /// Returns the length of the block in an entry of a posted slot. `None`: the process has written
-    /// none there.
+    /// Returns the length of the block in an entry of a posted slot. `None`: the process has
+    /// written none there.
     pub fn entry(&self, lane: Lane, rank: usize, slot: SlotId, place: (bool, usize)) -> Option<usize> {
         slot.entry_bytes(self.memory.word(self.data_at(lane, rank, slot, place)).load(Relaxed))
     }

@@ -2,11 +2,19 @@
 //! same one.
 
 use super::call::Call;
+use crate::op::Builtin;
 
 /// Bits of the number of bytes.
-const BYTES: u32 = 40;
+const BYTES: u32 = 38;
 /// Bits of the root, from 1 on.
 const ROOT: u32 = 16;
+/// Bits of the operation that combines operands.
+const OP: u32 = 5;
+/// The place of the operation, and of the call's number.
+const OP_AT: u32 = BYTES + ROOT;
+const NUMBER_AT: u32 = OP_AT + OP;
+/// An operation of the program.
+const OF_PROGRAM: u64 = (1 << OP) - 1;
 
 /// The names of operations, by the number in a signature.
 const NAMES: [&str; 16] = [
@@ -35,6 +43,19 @@ impl Call {
         self.number_and_root().0
     }
 
+    /// The number of the operation that combines operands; 0 if there are none.
+    fn op(&self) -> u64 {
+        match self {
+            Call::Reduce { op, .. }
+            | Call::Allreduce { op, .. }
+            | Call::ReduceScatter { op, .. }
+            | Call::ReduceScatterBlock { op, .. }
+            | Call::Scan { op, .. }
+            | Call::Exscan { op, .. } => Builtin::of(*op).map_or(OF_PROGRAM, |op| op as u64),
+            _ => 0,
+        }
+    }
+
     fn number_and_root(&self) -> (u64, Option<i32>) {
         match self {
             Call::Barrier => (1, None),
@@ -60,7 +81,7 @@ impl Call {
 pub(super) fn of(call: &Call, bytes: u64) -> u64 {
     let (number, root) = call.number_and_root();
     let root = root.map_or(0, |root| root.cast_unsigned() as u64 + 1) & ((1 << ROOT) - 1);
-    with_bytes(number << (BYTES + ROOT) | root << BYTES, bytes)
+    with_bytes(number << NUMBER_AT | call.op() << OP_AT | root << BYTES, bytes)
 }
 
 /// Returns the signature of a call with so many bytes, by that of the call without any.
@@ -70,18 +91,28 @@ pub(super) fn with_bytes(call: u64, bytes: u64) -> u64 {
 
 /// Describes a signature.
 pub(super) fn name(signature: u64) -> String {
-    let name = NAMES.get((signature >> (BYTES + ROOT)) as usize).unwrap_or(&NAMES[0]);
+    let mut text = NAMES.get((signature >> NUMBER_AT) as usize).unwrap_or(&NAMES[0]).to_string();
+    match signature >> OP_AT & ((1 << OP) - 1) {
+        0 => {}
+        OF_PROGRAM => text += " by an operation of the program",
+        op => {
+            let name = Builtin::ALL.get(op as usize - 1).map_or("an unknown operation", |op| op.name());
+            text += &format!(" by {name}");
+        }
+    }
     let bytes = signature & ((1 << BYTES) - 1);
     match signature >> BYTES & ((1 << ROOT) - 1) {
-        0 if bytes == 0 => (*name).to_owned(),
-        0 => format!("{name} of {bytes} bytes"),
-        root => format!("{name} of {bytes} bytes from or to root {}", root - 1),
+        0 if bytes == 0 => {}
+        0 => text += &format!(" of {bytes} bytes"),
+        root => text += &format!(" of {bytes} bytes from or to root {}", root - 1),
     }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::Op;
 
     #[test]
     fn a_signature_tells_the_call() {
@@ -90,6 +121,13 @@ mod tests {
         let bcast = of(&Call::Bcast { buf, root: 3 }, 24);
         assert_eq!(name(bcast), "MPI_Bcast of 24 bytes from or to root 3");
         assert_ne!(bcast, of(&Call::Bcast { buf, root: 2 }, 24));
-        assert_eq!(name(u64::MAX), "another operation of 1099511627775 bytes from or to root 65534");
+        let reduce = |op: Builtin| of(&Call::Reduce { send: buf, recv: buf, op: op.handle(), root: 0 }, 8);
+        assert_eq!(name(reduce(Builtin::Sum)), "MPI_Reduce by MPI_SUM of 8 bytes from or to root 0");
+        assert_ne!(reduce(Builtin::Sum), reduce(Builtin::Prod));
+        let own = of(&Call::Allreduce { send: buf, recv: buf, op: Op(0x9800_0000) }, 16);
+        assert_eq!(name(own), "MPI_Allreduce by an operation of the program of 16 bytes");
+        let all =
+            "another operation by an operation of the program of 274877906943 bytes from or to root 65534";
+        assert_eq!(name(u64::MAX), all);
     }
 }

@@ -100,7 +100,7 @@ fn blocks_of_any_length_arrive() {
 #[test]
 fn blocks_are_replaced_in_place() {
     for (n, ty) in PROCESSES.iter().flat_map(|n| [pair_of_ints(), gappy()].map(|ty| (*n, ty))) {
-        // As many from each to the other as back.
+        // Both give each other blocks of one length.
         let both = |i: usize, j: usize| count(i.min(j), i.max(j));
         let data = |i: usize, j: usize| packed(100 * i + j, both(i, j), ty.size());
         run(&format!("alltoallv of {n} in place"), (&ty, &ty), n, |b| {
