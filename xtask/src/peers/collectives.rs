@@ -279,7 +279,7 @@ fn sizes(ranks: u32) -> Vec<usize> {
 fn counts(library: Library, ranks: u32) -> (u32, u64) {
     match (ranks, library) {
         (2, _) => (1000, 64 << 20),
-        (_, Library::Mpich) => (6, 16 << 20),
+        (_, Library::Mpich) => (2, 16 << 20),
         _ => (100, 16 << 20),
     }
 }
@@ -298,7 +298,7 @@ fn one(
     let list: Vec<_> = sizes(ranks).iter().map(usize::to_string).collect();
     let figures = match program {
         Program::Imb => {
-            let file = programs.libraries.programs().join("sizes");
+            let file = programs.libraries.programs().join(format!("sizes-{ranks}"));
             std::fs::write(&file, list.join("\n") + "\n").map_err(|e| format!("{}: {e}", file.display()))?;
             let with_requests = names[0].starts_with('I');
             let mut command = launch(&programs.imb(if with_requests { "IMB-NBC" } else { "IMB-MPI1" }));
