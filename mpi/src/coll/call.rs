@@ -4,7 +4,7 @@ use crate::datatype::{Blocks, Buf};
 use crate::handle::{Datatype, Op};
 
 /// A collective operation with its arguments, without the communicator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Call {
     Barrier,

@@ -10,11 +10,12 @@ use ch3_shim::RawReq;
 
 use super::call::Call;
 use super::engine::Active;
+use crate::datatype::{Blocks, Buf};
 use crate::handle::{Datatype, Op};
 use crate::op::Builtin;
 
 /// Runs that are kept.
-const KEPT: usize = 8;
+const KEPT: usize = 16;
 
 /// A run with the call that it was prepared for.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Spares {
         let place = &mut runs[place(serial, call)];
         match place.take() {
             Some(run) => {
-                let same = run.call.as_ref().is_some_and(|(of, last)| *of == serial && last.is_same(call));
+                let same = run.call.as_ref().is_some_and(|(of, last)| *of == serial && last == call);
                 (run, same)
             }
             None => (Box::default(), false),
@@ -80,50 +81,69 @@ fn is_builtin(op: Op) -> bool {
     Builtin::of(op).is_some()
 }
 
+fn is_basic_buf(buf: &Buf) -> bool {
+    buf.is_in_place() || is_basic(buf.datatype())
+}
+
+fn are_basic(blocks: &Blocks) -> bool {
+    blocks.is_in_place() || blocks.datatypes().iter().all(|datatype| is_basic(*datatype))
+}
+
 impl Call {
     /// Returns true if the schedule is the same whenever the call is made.
     pub(super) fn can_be_repeated(&self) -> bool {
-        use Call::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Exscan, Gather, Reduce, Scan, Scatter};
         match self {
-            Barrier => true,
-            Bcast { buf, .. } => is_basic(buf.datatype()),
-            Gather { send, recv, .. }
-            | Scatter { send, recv, .. }
-            | Allgather { send, recv }
-            | Alltoall { send, recv } => {
-                [send, recv].iter().all(|b| b.is_in_place() || is_basic(b.datatype()))
+            Call::Barrier => true,
+            Call::Bcast { buf, .. } => is_basic_buf(buf),
+            Call::Gather { send, recv, .. }
+            | Call::Scatter { send, recv, .. }
+            | Call::Allgather { send, recv }
+            | Call::Alltoall { send, recv } => is_basic_buf(send) && is_basic_buf(recv),
+            Call::Gatherv { send, recv, .. } | Call::Allgatherv { send, recv } => {
+                is_basic_buf(send) && are_basic(recv)
             }
-            Reduce { send, recv, op, .. }
-            | Allreduce { send, recv, op }
-            | Scan { send, recv, op }
-            | Exscan { send, recv, op } => {
-                is_builtin(*op) && [send, recv].iter().all(|b| b.is_in_place() || is_basic(b.datatype()))
-            }
-            _ => false,
+            Call::Scatterv { send, recv, .. } => are_basic(send) && is_basic_buf(recv),
+            Call::Alltoallv { send, recv } => are_basic(send) && are_basic(recv),
+            Call::Reduce { send, recv, op, .. }
+            | Call::Allreduce { send, recv, op }
+            | Call::ReduceScatter { send, recv, op, .. }
+            | Call::ReduceScatterBlock { send, recv, op }
+            | Call::Scan { send, recv, op }
+            | Call::Exscan { send, recv, op } => is_builtin(*op) && is_basic_buf(send) && is_basic_buf(recv),
         }
     }
+}
 
-    /// Returns true if both are the same call, of those that can be repeated.
-    fn is_same(&self, other: &Call) -> bool {
-        use Call::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Exscan, Gather, Reduce, Scan, Scatter};
-        match (self, other) {
-            (Barrier, Barrier) => true,
-            (Bcast { buf, root }, Bcast { buf: b, root: r }) => buf == b && root == r,
-            (Gather { send, recv, root }, Gather { send: s, recv: r, root: t })
-            | (Scatter { send, recv, root }, Scatter { send: s, recv: r, root: t }) => {
-                send == s && recv == r && root == t
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+
+    const INT: Datatype = Datatype(0x4c00_0405);
+
+    fn gatherv(at: usize, counts: &[i64], datatype: Datatype) -> Call {
+        // SAFETY: nothing is read or written.
+        let recv = unsafe { Blocks::new(std::ptr::without_provenance_mut(at), counts, &[0, 4], datatype) };
+        Call::Gatherv { send: Buf::IN_PLACE, recv, root: 0 }
+    }
+
+    #[test]
+    fn a_run_is_kept_for_the_same_call_alone() {
+        let spares = Spares::default();
+        let call = gatherv(64, &[1, 2], INT);
+        assert!(call.can_be_repeated() && !gatherv(64, &[1, 2], Datatype(0x8c00_0000)).can_be_repeated());
+        let run = Run { active: Active::empty(), call: Some((7, call.clone())) };
+        spares.keep(Box::new(run), (7, call.number()));
+        let others =
+            [gatherv(64, &[1, 3], INT), gatherv(128, &[1, 2], INT), gatherv(64, &[1, 2], Datatype(0))];
+        for (serial, other) in others.iter().map(|o| (7, o)).chain([(8, &call)]) {
+            let (run, same) = spares.take(serial, other);
+            assert!(!same, "{other:?}");
+            if run.call.is_some() {
+                spares.keep(run, (7, call.number()));
             }
-            (Allgather { send, recv }, Allgather { send: s, recv: r })
-            | (Alltoall { send, recv }, Alltoall { send: s, recv: r }) => send == s && recv == r,
-            (Reduce { send, recv, op, root }, Reduce { send: s, recv: r, op: o, root: t }) => {
-                send == s && recv == r && op == o && root == t
-            }
-            (Allreduce { send, recv, op }, Allreduce { send: s, recv: r, op: o })
-            | (Scan { send, recv, op }, Scan { send: s, recv: r, op: o })
-            | (Exscan { send, recv, op }, Exscan { send: s, recv: r, op: o }) => {
-                send == s && recv == r && op == o
-            }
-            _ => false,
         }
+        assert!(spares.take(7, &call).1);
+        assert!(!spares.take(7, &call).1, "it is taken once");
     }
 }

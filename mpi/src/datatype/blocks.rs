@@ -9,7 +9,7 @@ use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 
 /// The blocks of a call: one for each process, relative to one address.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
     at: Buf,
     counts: Vec<i64>,
@@ -17,7 +17,7 @@ pub struct Blocks {
 }
 
 /// The places of blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Displs {
     /// In elements of the one type.
     Elements(Vec<i64>, Datatype),
@@ -58,6 +58,14 @@ impl Blocks {
     /// Returns true if this is [`Blocks::in_place`].
     pub fn is_in_place(&self) -> bool {
         self.at.is_in_place()
+    }
+
+    /// Returns the datatypes of the blocks.
+    pub fn datatypes(&self) -> &[Datatype] {
+        match &self.displs {
+            Displs::Elements(_, datatype) => core::slice::from_ref(datatype),
+            Displs::Bytes(_, types) => types,
+        }
     }
 
     /// Returns the address that the blocks are relative to, as a buffer without elements.
