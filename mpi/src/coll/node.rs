@@ -22,31 +22,15 @@ const CHILDREN: usize = 8;
 /// Longest vector that is reduced, in bytes.
 const REDUCE_MAX: usize = 64 << 20;
 
-/// Longest data that goes from one process to one other by a message, unless it fits beside a flag:
-/// a flag and data elsewhere are two journeys of a cache line, a message is one.
-pub(super) const PAIR_MESSAGE_MAX: usize = 8192;
-const PAIR_REDUCE_MAX: usize = 2048;
-
 /// Returns true if operations use slots for data that each process puts into one.
 pub fn fits(bytes: usize) -> bool {
     (1..=LONG).contains(&bytes)
-}
-
-/// Returns true if operations with a root use slots, of which one takes `whole` bytes; `bytes` go
-/// to or from a process.
-pub fn fits_one_way(n: usize, bytes: usize, whole: usize) -> bool {
-    fits(whole) && (n > 2 || bytes <= SHORT || bytes > PAIR_MESSAGE_MAX)
 }
 
 /// Returns true if a vector is reduced in slots, as a whole or in parts.
 pub fn reduces(op: OpFacts, mine: &Data) -> bool {
     let parts = op.divisible && mine.elem.plain && mine.elem.size <= LONG;
     fits(mine.bytes()) || parts && (1..=REDUCE_MAX).contains(&mine.bytes())
-}
-
-/// Returns true if a vector is reduced in slots for one process.
-pub fn reduces_to_root(n: usize, op: OpFacts, mine: &Data) -> bool {
-    reduces(op, mine) && (n > 2 || mine.bytes() <= SHORT || mine.bytes() > PAIR_REDUCE_MAX)
 }
 
 /// Returns the data of `bytes` bytes in a slot, as bytes.

@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use super::node::{PAIR_MESSAGE_MAX, others};
+use super::node::others;
 use super::node_memory::{LONG, SHORT};
 use super::schedule::{Builder, Data, Entry};
 
@@ -48,13 +48,11 @@ impl Entry {
 struct Way {
     /// Receivers of each slot.
     of: u16,
-    /// Two processes, of which one sends: a message is one journey, a flag and data elsewhere two.
-    is_one_way_pair: bool,
 }
 
 impl Way {
-    fn new(b: &Builder, receivers: usize, one_way: bool) -> Way {
-        Way { of: receivers.max(1) as u16, is_one_way_pair: one_way && b.n == 2 }
+    fn to(receivers: usize) -> Way {
+        Way { of: receivers.max(1) as u16 }
     }
 
     fn entry(self, index: usize) -> Entry {
@@ -63,9 +61,7 @@ impl Way {
 
     /// Returns true if a block goes through a slot, else by a message.
     fn is_slot(self, bytes: usize) -> bool {
-        let entry = self.entry(0);
-        let slower = self.is_one_way_pair && !entry.is_short(bytes) && bytes <= PAIR_MESSAGE_MAX;
-        entry.holds(bytes) && !slower
+        self.entry(0).holds(bytes)
     }
 
     /// Writes the blocks that go through a slot of this process, each with the number of its
@@ -126,7 +122,7 @@ fn among_others(rank: usize, of: usize) -> usize {
 /// Gives each process the blocks of all: `blocks`, by their ranks.
 pub fn allgather(b: &mut Builder, mine: Option<Data>, blocks: &[Data]) {
     let own = mine.unwrap_or(blocks[b.me]);
-    let way = Way::new(b, 1, false);
+    let way = Way::to(1);
     way.give(b, [(0, own)]);
     let ranks: Vec<usize> = others(b).collect();
     for batch in ranks.chunks(BATCH) {
@@ -145,7 +141,7 @@ pub fn allgather(b: &mut Builder, mine: Option<Data>, blocks: &[Data]) {
 
 /// Collects the blocks of all at the root, where `blocks` are theirs.
 pub fn gather(b: &mut Builder, root: usize, mine: Option<Data>, blocks: &[Data]) {
-    let way = Way::new(b, 1, true);
+    let way = Way::to(1);
     if b.me == root {
         others(b).for_each(|rank| way.recv(b, rank, blocks[rank]));
         if let Some(mine) = mine {
@@ -161,7 +157,7 @@ pub fn gather(b: &mut Builder, root: usize, mine: Option<Data>, blocks: &[Data])
 
 /// Deals the root's blocks out; `blocks` are theirs, there.
 pub fn scatter(b: &mut Builder, root: usize, blocks: &[Data], mine: Option<Data>) {
-    let way = Way::new(b, b.n - 1, true);
+    let way = Way::to(b.n - 1);
     if b.me == root {
         way.give(b, others(b).map(|rank| (among_others(rank, root), blocks[rank])));
         others(b).for_each(|rank| way.send(b, rank, blocks[rank]));
@@ -179,7 +175,7 @@ pub fn scatter(b: &mut Builder, root: usize, blocks: &[Data], mine: Option<Data>
 /// `from` the blocks in `into` are sent and replaced.
 pub fn alltoall(b: &mut Builder, from: Option<&[Data]>, into: &[Data]) {
     let me = b.me;
-    let way = Way::new(b, b.n - 1, false);
+    let way = Way::to(b.n - 1);
     let ranks: Vec<usize> = others(b).collect();
     let source = from.unwrap_or(into);
     way.give(b, ranks.iter().map(|rank| (among_others(*rank, me), source[*rank])));

@@ -41,10 +41,14 @@ const LINE: usize = 128;
 /// Places in the control part of a process, in bytes.
 const RELEASED: usize = 0;
 const SLEEPS: usize = LINE;
-const SLOT: usize = 2 * LINE;
-const CONTROL: usize = 4096;
+const CONTROL: usize = 2 * LINE;
+/// Bytes of a slot: the line of its flag, and then longer data, since processors fetch what follows
+/// a line.
+const SLOT: usize = LINE + LONG;
+/// The place of longer data in a slot.
+const DATA: usize = LINE / 2;
 /// Bytes of a process in one lane.
-const PROCESS: usize = CONTROL + SLOTS as usize * LONG;
+const PROCESS: usize = (CONTROL + SLOTS as usize * SLOT).next_multiple_of(4096);
 /// Bytes of the whole memory's head: the number of sleepers of each lane, then what was settled.
 const HEAD: usize = 4096;
 const SETTLED: usize = 2 * LINE;
@@ -201,7 +205,7 @@ impl NodeMemory {
 
     #[inline]
     fn line(&self, lane: Lane, rank: usize, slot: SlotId) -> usize {
-        self.control(lane, rank) + SLOT + slot.place() * LINE
+        self.control(lane, rank) + CONTROL + slot.place() * SLOT
     }
 
     fn sleepers(&self, lane: Lane) -> &AtomicU64 {
@@ -303,10 +307,7 @@ impl NodeMemory {
     /// Byte `at` of the data of a slot, from the start of the memory on.
     #[inline]
     fn data_at(&self, lane: Lane, rank: usize, slot: SlotId, (short, at): (bool, usize)) -> usize {
-        if short {
-            return self.line(lane, rank, slot) + 16 + at;
-        }
-        self.control(lane, rank) + CONTROL + slot.place() * LONG + at
+        self.line(lane, rank, slot) + at + if short { 16 } else { DATA }
     }
 
     /// Writes the word of an entry in a slot of this process, which tells the length of its block.

@@ -91,7 +91,7 @@ impl Shape {
             Shape::Barrier => barrier::barrier(b),
             Shape::Bcast { root, data } => {
                 let bytes = data.bytes();
-                if slots(Operation::Bcast) && node::fits_one_way(n, bytes, bytes) {
+                if slots(Operation::Bcast) && node::fits(bytes) {
                     return node::bcast(b, *root, *data);
                 }
                 let case = Case::moves(n, bytes);
@@ -99,7 +99,7 @@ impl Shape {
             }
             Shape::Gather { root, mine, all } => {
                 let bytes = mine.or(*all).map_or(0, |d| d.bytes());
-                if slots(Operation::Gather) && node::fits_one_way(n, bytes, bytes) {
+                if slots(Operation::Gather) && node::fits(bytes) {
                     return node::gather(b, *root, *mine, *all);
                 }
                 gather::gather(b, setting.pick(&Case::moves(n, bytes)), *root, *mine, *all);
@@ -110,7 +110,7 @@ impl Shape {
             Shape::Gatherv { root, mine, blocks } => gather::gatherv(b, *root, *mine, blocks),
             Shape::Scatter { root, mine, all } => {
                 let bytes = mine.or(*all).map_or(0, |d| d.bytes());
-                if slots(Operation::Scatter) && node::fits_one_way(n, bytes, bytes.saturating_mul(n)) {
+                if slots(Operation::Scatter) && node::fits(bytes.saturating_mul(n)) {
                     return node::scatter(b, *root, *all, *mine);
                 }
                 gather::scatter(b, setting.pick(&Case::moves(n, bytes)), *root, *all, *mine);
@@ -173,7 +173,7 @@ impl Shape {
     fn build_reduction(&self, b: &mut Builder, setting: &Setting) {
         match self {
             Shape::Reduce { root, op, mine, result } => {
-                if setting.uses_slots(Operation::Reduce) && node::reduces_to_root(b.n, *op, mine) {
+                if setting.uses_slots(Operation::Reduce) && node::reduces(*op, mine) {
                     return node::reduce(b, *root, *op, *mine, *result);
                 }
                 let how = setting.pick(&Case::reduces(b.n, mine.bytes(), mine.count, *op));

@@ -101,11 +101,11 @@ fn in_slots(operation: Operation, case: &Case) -> bool {
     n <= 256
         && match operation {
             Operation::Barrier => true,
-            Operation::Bcast | Operation::Gather => node::fits_one_way(n, bytes, bytes),
-            Operation::Scatter => node::fits_one_way(n, bytes, bytes.saturating_mul(n)),
+            Operation::Bcast | Operation::Gather => node::fits(bytes),
+            Operation::Scatter => node::fits(bytes.saturating_mul(n)),
             Operation::Alltoall => node::fits(bytes.saturating_mul(n)),
             Operation::Allgather | Operation::ReduceScatter | Operation::Scan => node::fits(bytes),
-            Operation::Reduce => node::reduces_to_root(n, case.op, &vector),
+            Operation::Reduce => node::reduces(case.op, &vector),
             Operation::Allreduce => node::reduces(case.op, &vector),
         }
 }
