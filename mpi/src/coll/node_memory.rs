@@ -16,7 +16,7 @@
 //! somebody sleeps for it, takes the note away and sends an empty message, which wakes the process.
 //! `flags` says why no wake is lost.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::Relaxed;
 
 use ch3_shim::shared_memory::SharedMemory;
@@ -158,6 +158,30 @@ impl Place {
     }
 }
 
+/// Bytes of memory that the communicators of this process share, or are about to.
+static LEASED: AtomicUsize = AtomicUsize::new(0);
+
+/// The part of a communicator in the memory that a process shares, until it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    bytes: usize,
+}
+
+impl Lease {
+    /// Takes memory for `n` processes if all leases together are no more than `most` bytes.
+    pub fn take(n: usize, most: usize) -> Option<Lease> {
+        let bytes = NodeMemory::bytes(n);
+        let add = |leased: usize| leased.checked_add(bytes).filter(|all| *all <= most);
+        LEASED.fetch_update(Relaxed, Relaxed, add).ok().map(|_| Lease { bytes })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        LEASED.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
 /// The memory that the processes of a communicator share.
 #[derive(Debug)]
 pub struct NodeMemory {
@@ -166,6 +190,8 @@ pub struct NodeMemory {
     n: usize,
     barriers: Barriers,
     own: [Own; 2],
+    /// Ends with the memory.
+    _lease: Option<Lease>,
 }
 
 impl NodeMemory {
@@ -185,7 +211,13 @@ impl NodeMemory {
     pub fn new(memory: SharedMemory, (me, n): (usize, usize), fences: bool) -> NodeMemory {
         debug_assert!(memory.len() >= NodeMemory::bytes(n) && me < n);
         let barriers = if fences { Barriers::Own } else { Barriers::OfAll };
-        NodeMemory { memory, me, n, barriers, own: Default::default() }
+        NodeMemory { memory, me, n, barriers, own: Default::default(), _lease: None }
+    }
+
+    /// Keeps the lease of the memory as long as the memory.
+    pub fn with(mut self, lease: Option<Lease>) -> NodeMemory {
+        self._lease = lease;
+        self
     }
 
     /// The rank of this process.
@@ -422,5 +454,24 @@ impl Awaited {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_are_counted_until_they_end() {
+        // Other tests have leases, too: none is as large as these.
+        let (bytes, most) = (NodeMemory::bytes(200), 3 * NodeMemory::bytes(200) - 1);
+        let first = Lease::take(200, most).expect("nothing is leased yet");
+        let second = Lease::take(200, most).expect("there is room for two");
+        assert!(Lease::take(200, most).is_none() && LEASED.load(Relaxed) >= 2 * bytes);
+        drop(first);
+        let third = Lease::take(200, most).expect("the first one has ended");
+        assert!(Lease::take(200, most).is_none() && Lease::take(2, 0).is_none());
+        drop((second, third));
+        assert!(Lease::take(200, bytes + bytes / 2).is_some());
     }
 }

@@ -13,7 +13,7 @@ use ch3_shim::Vci;
 use ch3_shim::shared_memory::{self, SharedMemory, Ticket};
 
 use super::choice::{self, Forced, Machine, Operation, PATHS, Setting};
-use super::node_memory::{MAX_PROCESSES, NodeMemory};
+use super::node_memory::{Lease, MAX_PROCESSES, NodeMemory};
 use super::node_state::{Agreement, Decision};
 use crate::comm::{CommCore, SETUP_TAG};
 use crate::error::{Class, MpiError, Result};
@@ -32,8 +32,8 @@ const FENCED: u8 = 2;
 /// The agreement, as far as it has come.
 #[derive(Debug)]
 enum Setup {
-    Tickets { tickets: GatherAll, made: Option<SharedMemory> },
-    Agreed { all: AndAll, opened: Option<SharedMemory>, fences: bool, setting: Setting },
+    Tickets { tickets: GatherAll, made: Option<SharedMemory>, lease: Option<Lease> },
+    Agreed { all: AndAll, opened: Option<SharedMemory>, lease: Option<Lease>, fences: bool, setting: Setting },
 }
 
 /// Returns true if the processes of a communicator agree before they choose.
@@ -90,7 +90,13 @@ impl Setup {
         let mut record = [0; RECORD];
         let (head, rest) = record.split_at_mut(HEAD);
         let (node, room) = rest.split_at_mut(8);
-        let may_share = core.size() as usize <= MAX_PROCESSES && vci.shares_memory();
+        let n = core.size() as usize;
+        let lease = if n <= MAX_PROCESSES && vci.shares_memory() {
+            Lease::take(n, vci.config().coll_memory)
+        } else {
+            None
+        };
+        let may_share = lease.is_some();
         head[0] = if may_share { WILLING } else { 0 };
         if shared_memory::register_for_fences() {
             head[0] |= FENCED;
@@ -100,7 +106,7 @@ impl Setup {
         node.copy_from_slice(&node_of(vci, core).to_le_bytes());
         let mut made = None;
         if core.rank() == 0 && may_share {
-            made = SharedMemory::create(NodeMemory::bytes(core.size() as usize))
+            made = SharedMemory::create(NodeMemory::bytes(n))
                 .inspect_err(|e| {
                     tracing::warn!("memory that the processes of a node share: {e}; they use messages")
                 })
@@ -111,15 +117,15 @@ impl Setup {
             None if core.rank() == 0 => head[0] &= !WILLING,
             None => {}
         }
-        Setup::Tickets { tickets: GatherAll::new(party(core), record.to_vec()), made }
+        Setup::Tickets { tickets: GatherAll::new(party(core), record.to_vec()), made, lease }
     }
 
     fn advance(self, vci: &mut Vci, core: &Arc<CommCore>) -> Result<Step> {
         match self {
-            Setup::Tickets { mut tickets, made } => {
+            Setup::Tickets { mut tickets, made, lease } => {
                 let records = match tickets.advance(vci) {
                     Ok(Some(records)) => records,
-                    Ok(None) => return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made }))),
+                    Ok(None) => return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made, lease }))),
                     Err(e) => {
                         AndAll::refuse(vci, &party(core));
                         return Err(e);
@@ -135,13 +141,14 @@ impl Setup {
                 let words = vec![if opened.is_some() { u64::MAX } else { 0 }];
                 let all = AndAll::new(party(core), words);
                 let fences = flags & FENCED == 0;
-                Setup::Agreed { all, opened, fences, setting }.advance(vci, core)
+                Setup::Agreed { all, opened, lease, fences, setting }.advance(vci, core)
             }
-            Setup::Agreed { mut all, opened, fences, mut setting } => {
+            Setup::Agreed { mut all, opened, lease, fences, mut setting } => {
                 let word = match all.advance(vci) {
                     Ok(Some(words)) => Ok(words[0] & 1),
                     Ok(None) => {
-                        return Ok(Step::Goes(Box::new(Setup::Agreed { all, opened, fences, setting })));
+                        let on = Setup::Agreed { all, opened, lease, fences, setting };
+                        return Ok(Step::Goes(Box::new(on)));
                     }
                     Err(e) => Err(e),
                 };
@@ -156,7 +163,7 @@ impl Setup {
                 setting.shared = shared.is_some();
                 let memory = shared.map(|mut memory| {
                     memory.close();
-                    Arc::new(NodeMemory::new(memory, place, fences))
+                    Arc::new(NodeMemory::new(memory, place, fences).with(lease))
                 });
                 Ok(Step::Over(Decision { memory, setting, fault: None }))
             }
