@@ -112,6 +112,11 @@ impl<R: Copy> Active<R> {
         Ok(())
     }
 
+    /// Lets a run that is over, and is kept as a whole, have its buffers elsewhere.
+    pub(super) fn move_to(&mut self, send: Buf, recv: Buf) {
+        self.memory.move_to(send, recv);
+    }
+
     /// Keeps what the next run can use, of a run that is over: all of it if that `repeats` this
     /// one.
     pub(super) fn leave(&mut self, repeats: bool) {

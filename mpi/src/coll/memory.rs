@@ -126,6 +126,11 @@ impl Memory {
         make_rooms(&mut self.scratch, &schedule.rooms, &self.types)
     }
 
+    /// Sets the addresses of the call's buffers anew.
+    pub(super) fn move_to(&mut self, send: Buf, recv: Buf) {
+        (self.send, self.recv) = (send.base(), recv.base());
+    }
+
     /// Takes the list of types, of which the first alone is left of a call that is over.
     pub(super) fn take_types(&mut self) -> Vec<Arc<TypeDesc>> {
         core::mem::take(&mut self.types)

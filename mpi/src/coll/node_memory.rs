@@ -16,8 +16,8 @@
 //! somebody sleeps for it, takes the note away and sends an empty message, which wakes the process.
 //! `flags` says why no wake is lost.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use ch3_shim::shared_memory::SharedMemory;
 

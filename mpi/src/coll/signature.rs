@@ -44,7 +44,7 @@ impl Call {
     }
 
     /// The number of the operation that combines operands; 0 if there are none.
-    fn op(&self) -> u64 {
+    pub(super) fn op(&self) -> u64 {
         match self {
             Call::Reduce { op, .. }
             | Call::Allreduce { op, .. }
@@ -56,7 +56,8 @@ impl Call {
         }
     }
 
-    fn number_and_root(&self) -> (u64, Option<i32>) {
+    /// The number of the operation, and its root if it has one.
+    pub(super) fn number_and_root(&self) -> (u64, Option<i32>) {
         match self {
             Call::Barrier => (1, None),
             Call::Bcast { root, .. } => (2, Some(*root)),

@@ -97,7 +97,7 @@ impl Running {
         let (mut run, same) = match form {
             // It is kept for long, and planned for messages.
             Form::Persistent => (Box::default(), false),
-            _ => objects.spares.take(core.serial, call),
+            _ => objects.spares.take((core.serial, core.size() as usize), call),
         };
         let (mut checked, mut operand) = (None, None);
         if same {
