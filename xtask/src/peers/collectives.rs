@@ -75,7 +75,9 @@ impl Row {
             figures.get(&(key.clone(), program, library)).map(|t| median(t.clone()))
         });
         let against = |at: usize, ours: usize| Some((times[ours]? / times[at]?, TURNS[at].1));
-        let all = [against(1, 0), against(2, 0), against(4, 3)];
+        // Two calls of MPICH tell nothing.
+        let mpich = if key.0 == 2 { against(2, 0) } else { None };
+        let all = [against(1, 0), mpich, against(4, 3)];
         let (ratio, best) = all.into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0))?;
         let (ranks, operation, bytes) = key.clone();
         Some(Row { ranks, operation, bytes, times, ratios: vec![ratio], best })
@@ -139,7 +141,7 @@ IMB-MPI1, and IMB-NBC with its pure calls (names with I). Open MPI runs a C prog
 in that program (ours, C). The ratio is that to the best peer, which is named behind it. Goals: two ranks on two \
 cores 1.0, barrier, bcast and allreduce of 8 bytes 0.6, geometric mean of two ranks 0.7; more ranks than cores 0.8. \
 A cell fails above 1.15 of its goal, with several runs in two. MPICH takes milliseconds a call where there are more \
-ranks than cores, and makes few.";
+ranks than cores: it makes two, and is not judged there.";
 
 /// The operations that a filter chooses, by their ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
