@@ -300,6 +300,40 @@ fn survivors_of_each_collective_operation_have_an_end() {
 }
 
 #[test]
+fn survivors_of_epochs_are_told() {
+    const KINDS: [&str; 6] = ["fence", "group", "lock", "flush", "lock_all", "words"];
+    const FLAVORS: [&str; 2] = ["create", "allocate"];
+    let of_mpich = (Abi::Mpich, "class 101: ");
+    let of_standard = (Abi::Standard, "class 58: ");
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 12), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let moment = Moment::of("epochs", seed, Duration::from_millis(200));
+        let (abi, told) = if seed % 2 == 0 { of_standard } else { of_mpich };
+        let (kind, flavor) = (KINDS[seed as usize % 6], FLAVORS[seed as usize / 6 % 2]);
+        let mut job = Command::new(prefix().file("bin/mpiexec"));
+        job.args(["-disable-auto-cleanup", "-n", &moment.ranks.to_string()]);
+        job.arg(prefix().compiled_for(abi, "windows_kill.c")).args([kind, flavor]);
+        job.arg((moment.delay.as_micros() + 1).to_string());
+        job.env("LD_LIBRARY_PATH", prefix().file("lib"));
+        if moment.tcp {
+            job.env(OVER_TCP.0, OVER_TCP.1);
+        }
+        let begun = Instant::now();
+        let done = run(&mut job);
+        let took = begun.elapsed();
+        // A connection that has begun when its peer dies is given up after some seconds.
+        assert!(took < moment.delay + 4 * END, "{kind} {flavor}, {moment:?}: {took:?}: {done}");
+        assert_eq!(
+            done.ok_ranks("windows_kill") as u32,
+            moment.ranks - 1,
+            "{kind} {flavor}, {moment:?}: {done}"
+        );
+        let lines = done.output.lines().filter(|line| line.contains(told));
+        assert_eq!(lines.count() as u32, moment.ranks - 1, "{kind} {flavor}, {moment:?}: {done}");
+    }
+}
+
+#[test]
 fn at_any_moment_of_the_tests_of_mpi4py() {
     let test = "at_any_moment_of_the_tests_of_mpi4py";
     let Some((python, package)) = mpi4py(test) else { return };

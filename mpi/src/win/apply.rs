@@ -34,6 +34,17 @@ pub(super) trait Exclusion {
     fn unlock(&mut self);
 }
 
+/// No lock: nobody else changes the memory at the same time.
+pub(super) struct NoLock;
+
+impl Exclusion for NoLock {
+    fn lock(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn unlock(&mut self) {}
+}
+
 /// The change of an element.
 #[derive(Clone, Copy)]
 enum Change {
@@ -151,6 +162,47 @@ impl Accumulation {
         Ok(())
     }
 
+    /// Changes the elements of memory that nobody else changes at the same time, and appends what
+    /// was there to `old`.
+    pub(super) fn run_alone(&self, target: &mut Segment, operand: &[u8], mut old: Option<&mut Vec<u8>>) {
+        let size = self.basic.size;
+        if self.basic.extent() != size || size == 0 {
+            // Elements with gaps are few, and done one by one: nobody waits for the lock.
+            let _ = self.run(target, operand, old, &mut NoLock);
+            return;
+        }
+        let mut rest = operand;
+        let mut runs = [IoVec::EMPTY; RUNS];
+        while target.remaining() >= size {
+            let (n, bytes) = target.next_iovecs(usize::MAX, &mut runs);
+            for run in &runs[..n] {
+                // SAFETY: the run is memory of the window, which only this thread changes.
+                let memory = unsafe { core::slice::from_raw_parts_mut(run.base, run.len) };
+                if let Some(old) = old.as_deref_mut() {
+                    old.extend_from_slice(memory);
+                }
+                let (part, behind) = rest.split_at(run.len.min(rest.len()));
+                rest = behind;
+                let memory = &mut memory[..part.len()];
+                match self.change {
+                    Change::Keep => {}
+                    Change::Replace => memory.copy_from_slice(part),
+                    Change::Add => self.sum(part, memory),
+                    Change::Combine(kernel) => kernel.combine(part, memory),
+                }
+            }
+            target.advance(bytes);
+        }
+    }
+
+    /// Adds elements to others.
+    fn sum(&self, part: &[u8], memory: &mut [u8]) {
+        // The type has sums, or the change would be none.
+        if let Ok(sum) = kernel(Builtin::Sum, self.basic) {
+            sum.combine(part, memory);
+        }
+    }
+
     /// Changes one element; its memory is locked unless the change is atomic.
     ///
     /// # Safety
@@ -201,10 +253,7 @@ impl Accumulation {
         match self.change {
             Change::Keep => return,
             Change::Replace => own = other,
-            Change::Add => match kernel(Builtin::Sum, basic) {
-                Ok(sum) => sum.combine(&other[..extent], &mut own[..extent]),
-                Err(_) => return,
-            },
+            Change::Add => self.sum(&other[..extent], &mut own[..extent]),
             Change::Combine(kernel) => kernel.combine(&other[..extent], &mut own[..extent]),
         }
         for part in parts(basic) {

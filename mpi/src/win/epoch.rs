@@ -38,6 +38,8 @@ pub(super) struct Epochs {
     /// Posts of each rank that no start has taken, and completes that no wait has.
     pub posts: Vec<u32>,
     pub completes: Vec<u32>,
+    /// Calls that have ended without a wait.
+    pub quick: u32,
 }
 
 /// Returns the error of a call that does not fit the epoch.
@@ -63,7 +65,7 @@ impl Epochs {
     /// Creates the epochs on a window of `n` processes.
     pub(super) fn new(n: usize) -> Epochs {
         let (held, posts, completes) = (vec![None; n], vec![0; n], vec![0; n]);
-        Epochs { access: Access::None, exposure: None, held, posts, completes }
+        Epochs { access: Access::None, exposure: None, held, posts, completes, quick: 0 }
     }
 
     /// Checks that the memory of a rank may be accessed, and notes that it is.

@@ -14,17 +14,6 @@ use crate::error::Result;
 const LOOKS: u32 = 64;
 const PATIENCE: u32 = 4096;
 
-/// No lock: one process executes all accumulations on the memory, one at a time.
-pub(super) struct Alone;
-
-impl Exclusion for Alone {
-    fn lock(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn unlock(&mut self) {}
-}
-
 /// The lock in the words of a process of the node.
 pub(super) struct InNode<'a> {
     vci: &'a mut Vci,

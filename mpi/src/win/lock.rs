@@ -44,11 +44,7 @@ impl Window {
         sleeps: &mut bool,
     ) -> Option<Result<()>> {
         let process = self.targets[rank as usize].neighbour?;
-        let mut done = self.control.try_lock(process, kind, self.me()).then_some(Ok(()));
-        if done.is_none() {
-            // The holder may be the one that has failed.
-            done = self.lost(vci, |_| true).map(Err);
-        }
+        let done = self.control.try_lock(process, kind, self.me()).then_some(Ok(()));
         if done.is_none() && vci.is_going_to_sleep() {
             if !std::mem::replace(sleeps, true) {
                 self.control.begin_sleep(process);
@@ -90,6 +86,20 @@ impl Window {
             }
         }
         first
+    }
+
+    /// Counts a call about some targets that has ended at once. Returns true if it is time to make
+    /// progress: requests of others are to be served, and the death of a target is to be seen.
+    ///
+    /// # Errors
+    /// A target that is lost.
+    #[inline]
+    fn ended_quickly(&mut self, vci: &Vci, concerns: impl Fn(u32) -> bool) -> Result<bool> {
+        if let Some(e) = self.lost(vci, concerns) {
+            return Err(e);
+        }
+        self.epochs.quick = self.epochs.quick.wrapping_add(1);
+        Ok(self.epochs.quick.is_multiple_of(QUICK))
     }
 
     /// Returns true if nothing is under way to a target.
@@ -134,13 +144,20 @@ impl Mpi {
     }
 
     /// Waits until `ready` returns something of a window.
+    ///
+    /// # Errors
+    /// What `ready` returns; a process of the window that has failed: others may have given up
+    /// since, and do not go on with their epochs.
     pub(super) fn wait_on_window<T>(
         &self,
         win: Win,
         mut ready: impl FnMut(&mut Window, &mut Vci) -> Option<Result<T>>,
     ) -> Result<T> {
         self.wait_until(|vci, objects, _| match objects.wins.get_mut(win) {
-            Ok(window) => ready(window, vci).map(|done| done.map_err(|e| raised(e, win))),
+            Ok(window) => {
+                let done = ready(window, vci).or_else(|| window.lost(vci, |_| true).map(Err));
+                done.map(|done| done.map_err(|e| raised(e, win)))
+            }
             Err(e) => Some(Err(e)),
         })
     }
@@ -170,7 +187,15 @@ impl Mpi {
     pub(super) fn end_answers(&self, win: Win, ranks: &[u32]) -> Result<()> {
         let done = self.on_window(win, |window, vci| Ok(window.have_answers(vci, ranks)))?;
         if !done {
-            self.wait_on_window(win, |window, vci| window.have_answers(vci, ranks).then_some(Ok(())))?;
+            let waited =
+                self.wait_on_window(win, |window, vci| window.have_answers(vci, ranks).then_some(Ok(())));
+            if let Err(e) = waited {
+                self.on_window(win, |window, vci| {
+                    window.give_up_answers(vci);
+                    Ok(())
+                })?;
+                return Err(e);
+            }
         }
         self.on_window(win, |window, _| window.take_failures(ranks))
     }
@@ -207,28 +232,12 @@ impl Mpi {
     /// Waits for a lock that could not be had at once.
     fn end_lock(&self, win: Win, target: u32, kind: LockKind, begun: Begun) -> Result<()> {
         match begun {
-            Begun::Asked(answer) => self.wait_for_lock_answer(win, target, answer),
+            Begun::Asked(answer) => self.wait_for_verdicts(win, vec![(target, answer)]),
             Begun::InNode => {
                 let mut sleeps = false;
                 self.wait_on_window(win, |window, vci| window.try_lock(vci, target, kind, &mut sleeps))
             }
         }
-    }
-
-    /// Waits for the answer of a target to a lock; its holder may be lost.
-    fn wait_for_lock_answer(&self, win: Win, target: u32, answer: Message) -> Result<()> {
-        let mut answer = Some(answer);
-        self.wait_on_window(win, |window, vci| {
-            let one = answer.take()?;
-            if vci.is_finished(one.raw()) {
-                return Some(judged(vci, one, target));
-            }
-            if let Some(e) = window.lost(vci, |_| true) {
-                return Some(Err(e));
-            }
-            answer = Some(one);
-            None
-        })
     }
 
     /// Gives the lock of a target back, when all operations on it have ended (`MPI_Win_unlock`).
@@ -238,17 +247,20 @@ impl Mpi {
     pub fn win_unlock(&self, rank: i32, win: Win) -> Result<()> {
         let target = self.on_window(win, |window, vci| {
             if rank == PROC_NULL {
-                return Ok(None);
+                return Ok(Unlocked::Now(false));
             }
             let target = window.check_rank(rank)?;
             let held = window.epochs.check_unlock(target)?;
             if window.is_idle(target) && window.targets[target as usize].neighbour.is_some() {
                 window.give_back(vci, target, held);
-                return Ok(None);
+                return window.ended_quickly(vci, |rank| rank == target).map(Unlocked::Now);
             }
-            Ok(Some((target, held)))
+            Ok(Unlocked::Later(target, held))
         })?;
-        let Some((target, held)) = target else { return Ok(()) };
+        let (target, held) = match target {
+            Unlocked::Now(is_due) => return if is_due { self.step() } else { Ok(()) },
+            Unlocked::Later(target, held) => (target, held),
+        };
         let done = self.end_passive(win, &[(target, held)]);
         self.on_window(win, |window, _| {
             window.epochs.let_go(target);
@@ -330,12 +342,13 @@ impl Mpi {
             Ok(held.filter_map(|(rank, held)| held.map(|held| (rank as u32, held))).collect::<Vec<_>>())
         })?;
         let done = self.end_passive(win, &all);
-        self.on_window(win, |window, _| {
+        let is_due = self.on_window(win, |window, vci| {
             window.epochs.held.fill(None);
             window.epochs.access = Access::None;
-            Ok(())
-        })?;
-        done
+            window.ended_quickly(vci, |_| true)
+        });
+        done?;
+        if is_due? { self.step() } else { Ok(()) }
     }
 
     /// Ends the operations on a target, there and here (`MPI_Win_flush`).
@@ -344,10 +357,15 @@ impl Mpi {
     /// A bad handle or rank; a target that is not locked; an operation that has failed.
     #[inline]
     pub fn win_flush(&self, rank: i32, win: Win) -> Result<()> {
-        let target = self.flushed(rank, win, "MPI_Win_flush")?;
-        match target {
-            Some(target) => self.flush_ranks(win, &[target]),
-            None => Ok(()),
+        match self.flushed(rank, win, "MPI_Win_flush")? {
+            Flushed::Busy(target) => self.flush_ranks(win, &[target]),
+            Flushed::Idle(is_due) => {
+                if is_due {
+                    self.step()
+                } else {
+                    Ok(())
+                }
+            }
         }
     }
 
@@ -357,25 +375,39 @@ impl Mpi {
     /// As [`Mpi::win_flush`].
     #[inline]
     pub fn win_flush_local(&self, rank: i32, win: Win) -> Result<()> {
-        let target = self.flushed(rank, win, "MPI_Win_flush_local")?;
-        match target {
-            Some(target) => self.end_answers(win, &[target]),
-            None => Ok(()),
+        match self.flushed(rank, win, "MPI_Win_flush_local")? {
+            Flushed::Busy(target) => self.end_answers(win, &[target]),
+            Flushed::Idle(is_due) => {
+                if is_due {
+                    self.step()
+                } else {
+                    Ok(())
+                }
+            }
         }
     }
 
     /// Checks a flush, and returns its target if something is under way there.
     #[inline]
-    fn flushed(&self, rank: i32, win: Win, what: &str) -> Result<Option<u32>> {
-        self.on_window(win, |window, _| {
+    fn flushed(&self, rank: i32, win: Win, what: &str) -> Result<Flushed> {
+        self.on_window(win, |window, vci| {
             if rank == PROC_NULL {
-                return Ok(None);
+                return Ok(Flushed::Idle(false));
             }
             let target = window.check_rank(rank)?;
             window.epochs.check_flush(Some(target), what)?;
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            Ok((!window.is_idle(target)).then_some(target))
+            if !window.is_idle(target) {
+                return Ok(Flushed::Busy(target));
+            }
+            window.ended_quickly(vci, |rank| rank == target).map(Flushed::Idle)
         })
+    }
+
+    /// Makes progress once: a program may wait for something by calls that end at once.
+    #[cold]
+    fn step(&self) -> Result<()> {
+        self.test_until(|_, _, _| None::<Result<()>>).map(|_| ())
     }
 
     /// Returns the targets of a flush of all at which something is under way.
@@ -393,7 +425,7 @@ impl Mpi {
     /// As [`Mpi::win_flush`].
     pub fn win_flush_all(&self, win: Win) -> Result<()> {
         let ranks = self.busy_targets(win, "MPI_Win_flush_all")?;
-        self.flush_ranks(win, &ranks)
+        if ranks.is_empty() { self.step() } else { self.flush_ranks(win, &ranks) }
     }
 
     /// Ends the operations on all targets here (`MPI_Win_flush_local_all`).
@@ -402,7 +434,7 @@ impl Mpi {
     /// As [`Mpi::win_flush`].
     pub fn win_flush_local_all(&self, win: Win) -> Result<()> {
         let ranks = self.busy_targets(win, "MPI_Win_flush_local_all")?;
-        self.end_answers(win, &ranks)
+        if ranks.is_empty() { self.step() } else { self.end_answers(win, &ranks) }
     }
 
     /// Orders this process's loads and stores with those of others (`MPI_Win_sync`).
@@ -410,12 +442,32 @@ impl Mpi {
     /// # Errors
     /// A bad handle.
     pub fn win_sync(&self, win: Win) -> Result<()> {
-        self.on_window(win, |_, _| {
+        let is_due = self.on_window(win, |window, vci| {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            Ok(())
-        })
+            window.ended_quickly(vci, |_| false)
+        })?;
+        if is_due { self.step() } else { Ok(()) }
     }
 }
+
+/// The state of a target that is flushed.
+enum Flushed {
+    /// Something is under way there.
+    Busy(u32),
+    /// Nothing is; true if it is time to make progress.
+    Idle(bool),
+}
+
+/// The end of a lock.
+enum Unlocked {
+    /// It was given back; true if it is time to make progress.
+    Now(bool),
+    /// Something has to end first.
+    Later(u32, Held),
+}
+
+/// Calls that end at once after which one makes progress.
+const QUICK: u32 = 16;
 
 /// A lock that could not be had at once.
 enum Begun {

@@ -385,6 +385,7 @@ impl Mpi {
             let State { dev, objects, requests } = s;
             let mut window = objects.wins.table.remove(handle)?;
             requests.windows -= 1;
+            window.give_up_answers(dev);
             window.end_service(dev);
             objects.anytime.errhandlers().release(window.errhandler);
             let Window { core, .. } = window;
@@ -401,12 +402,9 @@ impl Mpi {
 
     /// Waits for the messages that were sent to wake this process, so that none is left.
     fn wait_for_wakes(&self, win: Win) -> Result<()> {
-        self.wait_on_window(win, |window, vci| {
+        self.wait_on_window(win, |window, _| {
             let all = window.control.wakes(window.own_place());
-            if window.server.woken >= all {
-                return Some(Ok(()));
-            }
-            window.lost(vci, |_| true).map(Err)
+            (window.server.woken >= all).then_some(Ok(()))
         })
         .map_err(|e| raised(e, win))
     }

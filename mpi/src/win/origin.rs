@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ch3_shim::{Failed, RawReq, Request as Message, Vci};
 use netmod_core::{RxBytes, Segment};
 
-use super::apply::{self, Accumulation};
-use super::exclusion::{Alone, InNode};
+use super::apply::{self, Accumulation, NoLock};
+use super::exclusion::InNode;
 use super::memory;
 use super::object::{Flavor, Pending, Window};
 use super::wire::{self, ANSWER, DATA, HEADER, Kind, REQUEST, ROOM, Request, VERDICT};
@@ -212,7 +212,10 @@ impl Window {
     ) -> Result<()> {
         match self.is_direct(rank) {
             true => accumulation.run(target, data, old, &mut InNode::of(self, vci, rank)),
-            false => accumulation.run(target, data, old, &mut Alone),
+            false => {
+                accumulation.run_alone(target, data, old);
+                Ok(())
+            }
         }
     }
 
@@ -244,7 +247,7 @@ impl Window {
                             let mut lock = InNode::of(self, vci, elements.rank);
                             apply::compare_and_swap(basic, &target, expected, new, &mut lock)
                         }
-                        false => apply::compare_and_swap(basic, &target, expected, new, &mut Alone),
+                        false => apply::compare_and_swap(basic, &target, expected, new, &mut NoLock),
                     })
                 })?;
                 result.unpack(RxBytes::from_slice(was.bytes()));
@@ -330,6 +333,15 @@ impl Window {
         let answer = answer.map_err(|e| Box::<MpiError>::from(e.error))?;
         self.send(vci, rank, Request::bare(kind), &[], &[])?;
         Ok(answer)
+    }
+
+    /// Ends the receives of all answers that have not come: their memory is the program's again.
+    pub(super) fn give_up_answers(&mut self, vci: &mut Vci) {
+        for target in &mut self.targets {
+            for answer in target.pending.drain(..).filter(|answer| answer.is_ours) {
+                vci.end_raw(answer.raw);
+            }
+        }
     }
 
     /// Returns true if all answers of a target have come, whose failures are noted.

@@ -7,9 +7,9 @@
 use ch3_shim::{ANY_SOURCE, Request as Message, Vci};
 use netmod_core::{RxBytes, Segment};
 
-use super::apply::{self, Accumulation};
+use super::apply::{self, Accumulation, NoLock};
 use super::control::LockKind;
-use super::exclusion::{Alone, InNode};
+use super::exclusion::InNode;
 use super::memory;
 use super::object::Window;
 use super::queue::{Origin, Waiting};
@@ -238,7 +238,10 @@ impl Window {
         let me = self.me();
         match self.is_direct(me) {
             true => accumulation.run(&mut target, data, old, &mut InNode::of(self, vci, me)),
-            false => accumulation.run(&mut target, data, old, &mut Alone),
+            false => {
+                accumulation.run_alone(&mut target, data, old);
+                Ok(())
+            }
         }
     }
 
@@ -248,7 +251,7 @@ impl Window {
         let me = self.me();
         let was = match self.is_direct(me) {
             true => apply::compare_and_swap(basic, &target, expected, new, &mut InNode::of(self, vci, me)),
-            false => apply::compare_and_swap(basic, &target, expected, new, &mut Alone),
+            false => apply::compare_and_swap(basic, &target, expected, new, &mut NoLock),
         };
         was.map(|was| was.bytes().to_vec())
     }

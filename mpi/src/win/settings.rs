@@ -59,10 +59,11 @@ impl Window {
 
 impl Mpi {
     /// Returns the memory of a process that this one can load from and store to
-    /// (`MPI_Win_shared_query`); of nobody, that of the first process that has some.
+    /// (`MPI_Win_shared_query`), without an address if it cannot; of nobody, that of the first
+    /// process that has some.
     ///
     /// # Errors
-    /// A bad handle or rank; a window whose memory is not shared.
+    /// A bad handle or rank; a dynamic window.
     pub fn win_shared_query(&self, win: Win, rank: i32) -> Result<SharedPart> {
         self.on_window(win, |window, _| {
             if !matches!(window.flavor, Flavor::Shared | Flavor::Allocate | Flavor::Create) {
@@ -71,15 +72,9 @@ impl Mpi {
             }
             let Some(rank) = window.queried(rank)? else { return Ok((0, 1, 0)) };
             let target = &window.targets[rank as usize];
-            match target.span {
-                // One without memory has no address.
-                _ if target.size == 0 => Ok((0, target.unit, 0)),
-                Some(span) => Ok((target.size.cast_signed(), target.unit, span.address())),
-                None => {
-                    let text = format!("the memory of rank {rank} cannot be accessed by loads and stores");
-                    Err(MpiError::new(Class::RMA_SHARED, text))
-                }
-            }
+            let span = target.span.filter(|_| target.size > 0);
+            Ok(span
+                .map_or((0, target.unit, 0), |span| (target.size.cast_signed(), target.unit, span.address())))
         })
     }
 

@@ -4,11 +4,12 @@ use super::epoch::{Access, wrong};
 use super::moves::raised;
 use super::object::Window;
 use super::wire::{Kind, Request};
-use crate::coll::{Call, Running};
+use crate::coll::{Call, Form, Running};
 use crate::consts::{MODE_NOCHECK, MODE_NOPRECEDE, MODE_NOPUT, MODE_NOSTORE, MODE_NOSUCCEED};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Group, Win};
 use crate::instance::{Mpi, State};
+use crate::task::{Progress, Task};
 use ch3_shim::Vci;
 
 /// Checks the bits of an assertion.
@@ -48,8 +49,16 @@ impl Mpi {
     /// Waits for all processes of a window.
     pub(super) fn win_barrier(&self, win: Win) -> Result<()> {
         let core = self.with(|s| Ok(std::sync::Arc::clone(&s.objects.wins.get(win)?.core)))?;
-        self.run_operation(|objects, form| Running::new(objects, form, core, &Call::Barrier))
-            .map_err(|e| raised(e, win))
+        let mut barrier = self.with(|s| Running::new(&s.objects, Form::Blocking, core, &Call::Barrier))?;
+        let met = self.wait_until(|vci, objects, _| match barrier.advance(vci, objects) {
+            Progress::Done(done) => Some(done),
+            // A barrier calls no function of the program. One that has lost a process has no end.
+            Progress::Blocked | Progress::Call(_) => {
+                let window = objects.wins.get(win).ok()?;
+                window.lost(vci, |_| true).map(Err)
+            }
+        });
+        met.map(|_| ()).map_err(|e| raised(e, win))
     }
 
     /// Ends the epoch that the last fence has begun, and begins another one (`MPI_Win_fence`).
@@ -129,11 +138,8 @@ impl Mpi {
             window.epochs.check_begin("MPI_Win_start")
         })?;
         if assertion & MODE_NOCHECK == 0 {
-            self.wait_on_window(win, |window, vci| {
-                if Window::take_all(&mut window.epochs.posts, &ranks) {
-                    return Some(Ok(()));
-                }
-                window.lost(vci, |rank| ranks.contains(&rank)).map(Err)
+            self.wait_on_window(win, |window, _| {
+                Window::take_all(&mut window.epochs.posts, &ranks).then_some(Ok(()))
             })?;
         }
         self.on_window(win, |window, _| {
@@ -213,7 +219,7 @@ impl Window {
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             return Some(Ok(()));
         }
-        self.lost(vci, |rank| ranks.contains(&rank)).map(Err)
+        self.lost(vci, |_| true).map(Err)
     }
 
     /// Returns the targets at which something is under way.
