@@ -66,7 +66,7 @@ fn bad_arguments_say_what_would_be_right() {
         // SAFETY: these are never used.
         let (negative, null, untyped) = unsafe {
             let null = std::ptr::null_mut();
-            (Buf::new(null, -1, INT), Buf::new(null, 1, INT), Buf::new(null, 0, Datatype::NULL))
+            (Buf::new(null, -1, INT), Buf::new(null, 1, INT), Buf::new(null, 1, Datatype::NULL))
         };
         assert_eq!(send(negative, 0, 0).0, Class::COUNT);
         assert_eq!(send(null, 0, 0).0, Class::BUFFER);
