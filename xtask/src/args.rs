@@ -28,7 +28,7 @@ jobs
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
   suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py, mpi4py-standard;
-             imb, scalapack, rsmpi: programs of packages, each for itself;
+             imb, scalapack, coarrays, rsmpi: programs of packages, each for itself;
              kills: 50 jobs of IMB-MPI1 and of mpi4py's tests, of each of which a rank is killed
   peers      netmod-perf beside the MPIs that are installed, in one run (some minutes);
              --programs: Intel's benchmarks and two C programs on this library, Intel MPI, MPICH and Open MPI, fetched from PyPI

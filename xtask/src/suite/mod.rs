@@ -5,6 +5,7 @@
 //! that run in `cargo xtask test` are on lists in `xtask/subset`.
 
 mod allowed;
+mod coarrays;
 mod extension;
 mod imb;
 mod judge;
@@ -114,13 +115,14 @@ pub(crate) fn subsets(from: &Path) -> Result<(), String> {
 /// # Errors
 /// If there is no such suite, it cannot be fetched or built, or a test fails.
 pub(crate) fn suite(name: Option<&str>, asked: &Asked) -> Result<(), String> {
-    const NAMES: &str = "mpich, mpi4py, mpi4py-standard, imb, scalapack, rsmpi and kills";
+    const NAMES: &str = "mpich, mpi4py, mpi4py-standard, imb, scalapack, coarrays, rsmpi and kills";
     let outcomes = match name {
         Some("mpich") => mpich::run(asked)?,
         Some("mpi4py") => mpi4py::run(asked, Extension::Mpich)?,
         Some("mpi4py-standard") => mpi4py::run(asked, Extension::Standard)?,
         Some("imb") => imb::run(asked)?,
         Some("scalapack") => scalapack::run(asked)?,
+        Some("coarrays") => coarrays::run(asked)?,
         Some("rsmpi") => rsmpi::run(asked)?,
         Some("kills") => return kills::run(asked),
         Some(other) => return Err(format!("there is no suite {other}; there are {NAMES}")),

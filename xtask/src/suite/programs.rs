@@ -110,6 +110,19 @@ pub(crate) fn wrong_status(ended: &Ended) -> String {
     ended.status.map_or("ended by a signal".into(), |status| format!("ended with status {status}"))
 }
 
+/// Returns the programs of a package's folder by their names: files without an extension.
+///
+/// # Errors
+/// If there is no such folder.
+pub(super) fn programs_in(folder: &Path, package: &str) -> Result<Vec<PathBuf>, String> {
+    let fault =
+        |e: std::io::Error| format!("{}: {e}; the programs are in the package {package}", folder.display());
+    let files = std::fs::read_dir(folder).map_err(fault)?.flatten().map(|file| file.path());
+    let mut programs: Vec<PathBuf> = files.filter(|p| p.is_file() && p.extension().is_none()).collect();
+    programs.sort();
+    Ok(programs)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -1,13 +1,14 @@
 //! ScaLAPACK's own tests, as Debian's package has them for MPICH: they solve and check.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Asked;
 use super::judge::Ended;
-use super::programs::{self, Run, wrong_status};
+use super::programs::{self, Run, programs_in, wrong_status};
 use super::report::Outcome;
 
 const SUITE: &str = "scalapack";
+const PACKAGE: &str = "scalapack-mpi-test";
 /// The package's folder; what the programs read lies beside them.
 const FOLDER: &str = "/usr/lib/x86_64-linux-gnu/scalapack/mpich-tests";
 /// Ranks that the grids of the tests need.
@@ -25,7 +26,7 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
         [("ScaLAPACK", ""), ("BLACS", "BLACS"), ("PBLAS", "PBLAS"), ("timers", "PBLAS/TIMING")]
     {
         let folder = Path::new(FOLDER).join(part);
-        for program in programs_in(&folder)? {
+        for program in programs_in(&folder, PACKAGE)? {
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // The folder of all has links to those of BLACS.
             if list == "ScaLAPACK" && name.ends_with("btest") {
@@ -45,16 +46,6 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
         }
     }
     programs::run(SUITE, asked, runs, LIMIT)
-}
-
-/// Returns the programs of a folder by their names: files without an extension.
-fn programs_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let fault =
-        |e: std::io::Error| format!("{}: {e}; ScaLAPACK's tests are in scalapack-mpi-test", folder.display());
-    let files = std::fs::read_dir(folder).map_err(fault)?.flatten().map(|file| file.path());
-    let mut programs: Vec<PathBuf> = files.filter(|p| p.is_file() && p.extension().is_none()).collect();
-    programs.sort();
-    Ok(programs)
 }
 
 /// Returns what is wrong with a program: its status, a check that has failed, or no end.
