@@ -436,4 +436,4 @@ impl Vci {
 
 #[cfg(test)]
 #[path = "leave_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -15,10 +15,16 @@ use crate::{Builder, Device, VirtualClock};
 
 /// The process manager of a job of one, which answers when it is told to.
 #[derive(Debug, Default)]
-struct Office {
+pub(in crate::device) struct Office {
     answers: AtomicBool,
     refuses: AtomicBool,
     asked: AtomicU32,
+}
+
+impl Office {
+    pub(in crate::device) fn answer(&self) {
+        self.answers.store(true, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -66,14 +72,20 @@ impl Bootstrap for Place {
     }
 }
 
-/// A device of a job of one that has come to the last stage of finalize.
-fn leaving() -> (Device, Arc<Office>, VirtualClock) {
+/// A device of a job of one.
+pub(in crate::device) fn alone() -> (Device, Arc<Office>, VirtualClock) {
     let mut cfg = Config::default();
     cfg.netmods = vec!["tcp".into()];
     cfg.tcp.interface = "127.0.0.1".into();
     let (office, clock) = (Arc::new(Office::default()), VirtualClock::default());
     let boot = Box::new(Place(Arc::clone(&office), HashMap::new()));
-    let mut dev = Builder::new(cfg, boot).clock(clock.clone()).build().expect("a device");
+    let dev = Builder::new(cfg, boot).clock(clock.clone()).build().expect("a device");
+    (dev, office, clock)
+}
+
+/// A device of a job of one that has come to the last stage of finalize.
+fn leaving() -> (Device, Arc<Office>, VirtualClock) {
+    let (mut dev, office, clock) = alone();
     dev.finalize_begin();
     for _ in 0..100 {
         assert!(!dev.finalize_poll().expect("nothing is wrong"));

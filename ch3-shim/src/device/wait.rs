@@ -124,6 +124,7 @@ impl Vci {
         loop {
             // Asked in one place, so that it is no call.
             if done(self) {
+                self.note_end(idle);
                 self.flush();
                 return Ok(());
             }
@@ -185,10 +186,17 @@ impl Vci {
         if !busy {
             return idle.saturating_add(1);
         }
+        self.note_end(idle);
+        0
+    }
+
+    /// Notes that something has come after so many empty polls: an event, or what a wait is for in
+    /// memory that processes share.
+    #[inline]
+    fn note_end(&mut self, idle: u32) {
         if idle >= self.waiting.spin {
             self.waiting.yields.brought(idle - self.waiting.spin);
         }
-        0
     }
 
     /// Lets others have the core: yields, or blocks after so many yields in a row as are
@@ -408,5 +416,35 @@ impl Vci {
             self.served.blocked = false;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::leave::tests::alone;
+
+    /// Memory that processes share changes without an event of a netmod.
+    #[test]
+    fn yields_that_end_a_wait_are_worthwhile_without_an_event() {
+        let (mut dev, office, _clock) = alone();
+        let begun = dev.now();
+        dev.waiting = Waiting::new(Spin::Auto, true, begun);
+        let row = |dev: &mut Vci| (0..).take_while(|n| dev.waiting.yields.goes_on(*n, begun)).count() as u32;
+        let rows: Vec<u32> = (0..6).map(|_| row(&mut dev)).collect();
+        let least = rows[5];
+        assert!(rows[0] > 2 * least && rows[4] == least, "{rows:?}");
+        let ends_after = |dev: &mut Vci, yields: u32| {
+            let (mut asked, first) = (0, dev.waiting.spin + 2);
+            let over = |_: &mut Vci| {
+                asked += 1;
+                asked > first + yields
+            };
+            dev.wait_until(Time::NEVER, over).expect("a wait");
+        };
+        ends_after(&mut dev, 2);
+        assert_eq!(row(&mut dev), 2 * least);
+        office.answer();
+        dev.finalize().expect("the end");
     }
 }
