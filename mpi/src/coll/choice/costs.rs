@@ -44,7 +44,7 @@ pub const PATHS: [Path; 15] = [
     path("tcp", 12_000.0, 500.0, 0.35, ETHERNET),
     path("verbs", 1300.0, 60.0, 0.085, HUNDRED),
     path("ofi", 14_000.0, 700.0, 0.35, OTHER),
-    path("ofi/shm", 400.0, 80.0, 0.06, OURS),
+    path("ofi/shm", 400.0, 80.0, 0.06, "assumed: twice the time of shm"),
     path("ofi/tcp", 14_000.0, 700.0, 0.35, ETHERNET),
     path("ofi/sockets", 25_000.0, 1500.0, 0.5, ETHERNET),
     path("ofi/udp", 25_000.0, 1500.0, 0.5, ETHERNET),
