@@ -257,11 +257,8 @@ fn survivors_of_collective_writes_are_told() {
     for seed in first..first + runs {
         let moment = Moment::of("survivors", seed, Duration::from_millis(500));
         let (abi, told) = if seed % 2 == 0 { of_standard } else { of_mpich };
-        let mut job = Command::new(prefix().file("bin/mpiexec"));
-        job.args(["-disable-auto-cleanup", "-n", &moment.ranks.to_string()]);
-        job.arg(prefix().compiled_for(abi, "writes.c")).arg(folder.0.join("data"));
-        job.arg((moment.delay.as_micros() + 1).to_string());
-        job.env("LD_LIBRARY_PATH", prefix().file("lib"));
+        let mut job = surviving(abi, "writes.c", moment.ranks);
+        job.arg(folder.0.join("data")).arg((moment.delay.as_micros() + 1).to_string());
         if moment.tcp {
             job.env(OVER_TCP.0, OVER_TCP.1);
         }
@@ -276,6 +273,14 @@ fn survivors_of_collective_writes_are_told() {
     assert_eq!(folder.files(), ["data"], "nothing else is left beside the file");
 }
 
+/// Returns a job of a program of `tests/programs` that goes on when a rank dies.
+fn surviving(abi: Abi, source: &str, ranks: u32) -> Command {
+    let mut job = Command::new(prefix().file("bin/mpiexec"));
+    job.args(["-disable-auto-cleanup", "-n", &ranks.to_string()]);
+    job.arg(prefix().compiled_for(abi, source)).env("LD_LIBRARY_PATH", prefix().file("lib"));
+    job
+}
+
 /// 66 seeds have each collective operation in each form.
 #[test]
 fn survivors_of_each_collective_operation_have_an_end() {
@@ -285,10 +290,8 @@ fn survivors_of_each_collective_operation_have_an_end() {
         let random = |what: u64| pattern::seed(&[seed, what]);
         let ranks = 2 + (random(1) % 4) as u32;
         let abi = Abi::ALL[(random(2) % 2) as usize];
-        let mut job = Command::new(prefix().file("bin/mpiexec"));
-        job.args(["-disable-auto-cleanup", "-n", &ranks.to_string()]);
-        job.arg(prefix().compiled_for(abi, "deaths.c")).arg(seed.to_string());
-        job.arg(folder.0.join(seed.to_string())).env("LD_LIBRARY_PATH", prefix().file("lib"));
+        let mut job = surviving(abi, "deaths.c", ranks);
+        job.arg(seed.to_string()).arg(folder.0.join(seed.to_string()));
         match random(3) % 4 {
             0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
             1 => _ = job.env("NETMOD_SHM_RANKS", "2"),
@@ -310,18 +313,15 @@ fn survivors_of_epochs_are_told() {
         let moment = Moment::of("epochs", seed, Duration::from_millis(200));
         let (abi, told) = if seed % 2 == 0 { of_standard } else { of_mpich };
         let (kind, flavor) = (KINDS[seed as usize % 6], FLAVORS[seed as usize / 6 % 2]);
-        let mut job = Command::new(prefix().file("bin/mpiexec"));
-        job.args(["-disable-auto-cleanup", "-n", &moment.ranks.to_string()]);
-        job.arg(prefix().compiled_for(abi, "windows_kill.c")).args([kind, flavor]);
-        job.arg((moment.delay.as_micros() + 1).to_string());
-        job.env("LD_LIBRARY_PATH", prefix().file("lib"));
+        let mut job = surviving(abi, "windows_kill.c", moment.ranks);
+        job.args([kind, flavor]).arg((moment.delay.as_micros() + 1).to_string());
         if moment.tcp {
             job.env(OVER_TCP.0, OVER_TCP.1);
         }
         let begun = Instant::now();
         let done = run(&mut job);
         let took = begun.elapsed();
-        // A connection that has begun when its peer dies is given up after some seconds.
+        // Some jobs take seconds; the cause is not known.
         assert!(took < moment.delay + 4 * END, "{kind} {flavor}, {moment:?}: {took:?}: {done}");
         assert_eq!(
             done.ok_ranks("windows_kill") as u32,

@@ -63,33 +63,36 @@ impl Runtimes {
     }
 }
 
+/// Returns the accelerator that owns an address; `None` if the processor can access it, as far as
+/// runtimes know.
+#[inline(always)]
+fn owner(at: *const u8) -> Option<&'static str> {
+    let range = at.addr() >> RANGE_BITS;
+    if ACCESSIBLE[range % RANGES].load(Ordering::Relaxed) == range { None } else { ask(at, range) }
+}
+
 /// Returns true if the processor can access an address, as far as runtimes know.
 #[inline(always)]
 pub(crate) fn is_accessible(at: *const u8) -> bool {
-    let range = at.addr() >> RANGE_BITS;
-    ACCESSIBLE[range % RANGES].load(Ordering::Relaxed) == range || ask(at).is_none()
+    owner(at).is_none()
 }
 
-/// Returns an error that names the owner of an address that the processor cannot access.
+/// Checks that the processor can access an address.
 ///
 /// # Errors
-/// [`Class::BUFFER`].
+/// [`Class::BUFFER`] with the name of its owner.
 #[inline]
 pub(crate) fn check(at: *const u8) -> Result<(), Box<MpiError>> {
-    if is_accessible(at) {
-        return Ok(());
-    }
-    ask(at).map_or(Ok(()), |owner| Err(refused(at, owner)))
+    owner(at).map_or(Ok(()), |owner| Err(refused(at, owner)))
 }
 
 /// Asks the runtimes who owns an address.
 #[cold]
-fn ask(at: *const u8) -> Option<&'static str> {
+fn ask(at: *const u8, range: usize) -> Option<&'static str> {
     let mut runtimes = RUNTIMES.lock();
     runtimes.look();
     let owner = runtimes.owner(at);
     if owner.is_none() {
-        let range = at.addr() >> RANGE_BITS;
         ACCESSIBLE[range % RANGES].store(range, Ordering::Relaxed);
     }
     owner

@@ -139,7 +139,7 @@ impl Bound {
     pub(crate) fn slice(&self, first: usize, count: usize) -> Segment {
         let first = first.min(self.count);
         let at = self.at.wrapping_offset(first as isize * self.desc.extent() as isize);
-        Bound { at, count: count.min(self.count - first), desc: Arc::clone(&self.desc) }.segment()
+        self.elements_at(at, count.min(self.count - first))
     }
 
     /// Returns a part of the data: `len` bytes from byte `from` on, as far as they are there.
@@ -165,14 +165,19 @@ impl Bound {
     /// Returns the data.
     #[inline]
     pub fn segment(&self) -> Segment {
-        let Bound { at, count, desc } = self;
+        self.elements_at(self.at, self.count)
+    }
+
+    /// Returns the data of elements of the buffer, from the address of one of them on.
+    #[inline]
+    fn elements_at(&self, at: *mut u8, count: usize) -> Segment {
         // SAFETY: the memory is lent by `Buf::new`, and so many elements exist: only `Types::bound`
-        // creates it, which has checked that.
+        // creates it, which has checked that, and callers name elements that are in it.
         unsafe {
-            if desc.is_plain() {
-                Segment::contig(*at, count * desc.size())
+            if self.desc.is_plain() {
+                Segment::contig(at, count * self.desc.size())
             } else {
-                Segment::typed(*at, &desc.layout, *count)
+                Segment::typed(at, &self.desc.layout, count)
             }
         }
     }

@@ -146,7 +146,7 @@ impl Mpi {
     /// Waits until `ready` returns something of a window.
     ///
     /// # Errors
-    /// What `ready` returns; a process of the window that has failed: others may have given up
+    /// The error of `ready`; a process of the window that has failed: others may have given up
     /// since, and do not go on with their epochs.
     pub(super) fn wait_on_window<T>(
         &self,
@@ -348,7 +348,7 @@ impl Mpi {
             window.ended_quickly(vci, |_| true)
         });
         done?;
-        if is_due? { self.step() } else { Ok(()) }
+        self.step_if(is_due?)
     }
 
     /// Ends the operations on a target, there and here (`MPI_Win_flush`).
@@ -359,13 +359,7 @@ impl Mpi {
     pub fn win_flush(&self, rank: i32, win: Win) -> Result<()> {
         match self.flushed(rank, win, "MPI_Win_flush")? {
             Flushed::Busy(target) => self.flush_ranks(win, &[target]),
-            Flushed::Idle(is_due) => {
-                if is_due {
-                    self.step()
-                } else {
-                    Ok(())
-                }
-            }
+            Flushed::Idle(is_due) => self.step_if(is_due),
         }
     }
 
@@ -377,13 +371,7 @@ impl Mpi {
     pub fn win_flush_local(&self, rank: i32, win: Win) -> Result<()> {
         match self.flushed(rank, win, "MPI_Win_flush_local")? {
             Flushed::Busy(target) => self.end_answers(win, &[target]),
-            Flushed::Idle(is_due) => {
-                if is_due {
-                    self.step()
-                } else {
-                    Ok(())
-                }
-            }
+            Flushed::Idle(is_due) => self.step_if(is_due),
         }
     }
 
@@ -408,6 +396,11 @@ impl Mpi {
     #[cold]
     fn step(&self) -> Result<()> {
         self.test_until(|_, _, _| None::<Result<()>>).map(|_| ())
+    }
+
+    #[inline]
+    fn step_if(&self, is_due: bool) -> Result<()> {
+        if is_due { self.step() } else { Ok(()) }
     }
 
     /// Returns the targets of a flush of all at which something is under way.
