@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ch3_shim::Comm as Channel;
 
 use crate::attr::Attrs;
-use crate::coll::NodeState;
+use crate::coll::{LANES, Lane, NodeState};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Errhandler, Session, Table};
 use crate::ranks::Ranks;
@@ -15,12 +15,15 @@ use crate::topo::Topology;
 /// Tags of collective operations; higher ones belong to the making of communicators.
 const TAGS: u32 = 1 << 30;
 /// Tags of each half of them that no operation is given.
-const RESERVED: u32 = 2;
+const RESERVED: u32 = LANES as u32;
 
 /// The tag of the agreement on shared memory.
 pub(crate) const SETUP_TAG: i32 = (TAGS / 2 - 1).cast_signed();
-/// The tags of the messages that wake a process in a blocking operation, and in one with a request.
-pub(crate) const WAKE_TAGS: [i32; 2] = [(TAGS / 2 - 2).cast_signed(), (TAGS - 2).cast_signed()];
+
+/// Returns the tag of the messages that wake a process in an operation of a lane.
+pub(crate) fn wake_tag(lane: Lane) -> i32 {
+    (TAGS - 1 - lane.index() as u32).cast_signed()
+}
 
 /// The part of a communicator that its messages need. Operations under way hold it, so that its
 /// contexts are not given away while they last.

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* Seconds of one seed after which a process gives up, and most communicators, entries and persistent requests. */
-enum { PATIENCE = 40, GROUPS = 6, ENTRIES = 24, KEPT = 4 };
+enum { PATIENCE = 40, GROUPS = 6, ENTRIES = 34, KEPT = 12 };
 
 /* One thread's run of a seed. */
 typedef struct {

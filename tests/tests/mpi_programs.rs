@@ -306,6 +306,13 @@ fn infos_at_any_time() {
 }
 
 #[test]
+fn persistent_operations_start_in_any_order() {
+    for ranks in [2, 3, 5] {
+        ok("persistent_operations_start_in_any_order", "persistent.c", "persistent", ranks);
+    }
+}
+
+#[test]
 fn operations_that_have_failed_are_found() {
     ok("operations_that_have_failed_are_found", "failures.c", "failures", 3);
 }

@@ -89,7 +89,7 @@ pub use call::{Call, Neighbours, Peers};
 pub(crate) use calls::forms;
 pub use engine::{Active, Advance, Reducer};
 pub use memory::{Memory, Work};
-pub use node_memory::{Lane, NodeMemory};
+pub use node_memory::{LANES, Lane, NodeMemory};
 pub(crate) use node_state::NodeState;
 pub use schedule::{Base, Builder, Data, Elem, Entry, Room, Schedule, Step, TypeId};
 pub(crate) use spare::Spares;

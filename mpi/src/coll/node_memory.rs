@@ -10,7 +10,8 @@
 //! nothing any more.
 //!
 //! Blocking operations and those with requests have rings of their own ([`Lane`]), since programs
-//! exist that mix the order of both. The operations of a lane are run one after the other.
+//! exist that mix the order of both. The operations of a lane are run one after the other. So each
+//! of the first persistent operations has one, too: processes may start them in any order.
 //!
 //! A process that is going to sleep says what it waits for. Who posts or releases looks whether
 //! somebody sleeps for it, takes the note away and sends an empty message, which wakes the process.
@@ -51,7 +52,7 @@ const DATA: usize = LINE / 2;
 const PROCESS: usize = (CONTROL + SLOTS as usize * SLOT).next_multiple_of(4096);
 /// Bytes of the whole memory's head: the number of sleepers of each lane, then what was settled.
 const HEAD: usize = 4096;
-const SETTLED: usize = 2 * LINE;
+const SETTLED: usize = LANES * LINE;
 
 /// The number of a slot's use: that of the operation, then that within the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,13 +88,30 @@ impl SlotId {
     }
 }
 
-/// The rings of one kind of operations.
+/// Lanes: two, and those of persistent operations.
+pub const LANES: usize = 8;
+
+/// The rings of one kind of operations, or of one persistent operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// Blocking operations.
-    Blocking,
-    /// Operations with requests.
-    Request,
+pub struct Lane(u8);
+
+impl Lane {
+    /// The lane of blocking operations.
+    pub const BLOCKING: Lane = Lane(0);
+    /// The lane of operations with requests.
+    pub const REQUEST: Lane = Lane(1);
+
+    /// Returns the lane of a communicator's persistent operation number `made`, counted from 0.
+    /// `None` if there are too many.
+    pub fn persistent(made: u32) -> Option<Lane> {
+        u8::try_from(made).ok()?.checked_add(2).filter(|lane| usize::from(*lane) < LANES).map(Lane)
+    }
+
+    /// Returns its number, below [`LANES`].
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
 }
 
 /// An event that a process waits for.
@@ -189,7 +207,7 @@ pub struct NodeMemory {
     me: usize,
     n: usize,
     barriers: Barriers,
-    own: [Own; 2],
+    own: [Own; LANES],
     /// Ends with the memory.
     _lease: Option<Lease>,
 }
@@ -197,7 +215,7 @@ pub struct NodeMemory {
 impl NodeMemory {
     /// Returns the bytes of shared memory for `n` processes.
     pub fn bytes(n: usize) -> usize {
-        HEAD + 2 * n * PROCESS
+        HEAD + LANES * n * PROCESS
     }
 
     /// Settles a word, if no process has settled another one before. Returns the one that counts.
@@ -227,12 +245,12 @@ impl NodeMemory {
 
     #[inline]
     fn own(&self, lane: Lane) -> &Own {
-        &self.own[lane as usize]
+        &self.own[lane.index()]
     }
 
     #[inline]
     fn control(&self, lane: Lane, rank: usize) -> usize {
-        HEAD + (lane as usize * self.n + rank) * PROCESS
+        HEAD + (lane.index() * self.n + rank) * PROCESS
     }
 
     #[inline]
@@ -241,7 +259,7 @@ impl NodeMemory {
     }
 
     fn sleepers(&self, lane: Lane) -> &AtomicU64 {
-        self.memory.word(lane as usize * LINE)
+        self.memory.word(lane.index() * LINE)
     }
 
     fn sleep_word(&self, lane: Lane, rank: usize) -> &AtomicU64 {

@@ -4,6 +4,7 @@
 //! Operations that begin while it is not decided whether there is some wait, and begin in their
 //! order, so that all processes choose alike for each of them.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use ch3_shim::Vci;
 use parking_lot::Mutex;
 
 use super::choice::{Forced, Setting};
-use super::node_memory::{Lane, NodeMemory};
+use super::node_memory::{LANES, Lane, NodeMemory};
 use crate::error::{MpiError, Result};
 
 /// The agreement of processes on memory that they share.
@@ -47,7 +48,19 @@ struct Queue {
 pub(crate) struct NodeState {
     decided: OnceLock<Decision>,
     setup: Mutex<Option<Box<dyn Agreement>>>,
-    queues: [Queue; 2],
+    queues: [Queue; LANES],
+    /// Persistent operations that were made.
+    persistent: AtomicU32,
+}
+
+impl Decision {
+    /// Returns the facts for the operations of a lane; those without one go by messages.
+    pub(super) fn setting(&self, lane: Option<Lane>) -> Cow<'_, Setting> {
+        match lane {
+            Some(_) => Cow::Borrowed(&self.setting),
+            None => Cow::Owned(Setting { shared: false, ..self.setting.clone() }),
+        }
+    }
 }
 
 impl NodeState {
@@ -63,10 +76,18 @@ impl NodeState {
         self.decided.get()?.memory.as_ref()
     }
 
+    /// Returns the lane of the next persistent operation; `None` if that goes by messages. All
+    /// processes make them in the same order.
+    pub(super) fn persistent_lane(&self) -> Option<Lane> {
+        let made = self.persistent.load(Ordering::Relaxed);
+        self.persistent.store(made.saturating_add(1), Ordering::Relaxed);
+        Lane::persistent(made)
+    }
+
     /// Gives an operation its place among those that wait to begin.
     #[inline]
     pub(super) fn enter(&self, lane: Lane) -> u32 {
-        let queue = &self.queues[lane as usize];
+        let queue = &self.queues[lane.index()];
         let turn = queue.entered.load(Ordering::Relaxed);
         queue.entered.store(turn.wrapping_add(1), Ordering::Relaxed);
         turn
@@ -75,13 +96,13 @@ impl NodeState {
     /// Returns true if those before it have begun.
     #[inline]
     pub(super) fn is_next(&self, lane: Lane, turn: u32) -> bool {
-        self.queues[lane as usize].begun.load(Ordering::Relaxed) == turn
+        self.queues[lane.index()].begun.load(Ordering::Relaxed) == turn
     }
 
     /// Notes that the next one has begun.
     #[inline]
     pub(super) fn has_begun(&self, lane: Lane) {
-        let begun = &self.queues[lane as usize].begun;
+        let begun = &self.queues[lane.index()].begun;
         begun.store(begun.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 

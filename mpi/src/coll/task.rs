@@ -13,7 +13,7 @@ use super::node_setup;
 use super::spare::{Run, Spares};
 use super::start::Checked;
 use super::wire::Wire;
-use crate::comm::{CommCore, WAKE_TAGS};
+use crate::comm::{CommCore, wake_tag};
 use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
@@ -28,14 +28,18 @@ pub(crate) struct Running {
     /// The number of the operation.
     number: u64,
     core: Arc<CommCore>,
-    lane: Lane,
+    /// Its slots in memory that the processes share. A persistent operation may have none.
+    lane: Option<Lane>,
     /// The tag of its messages, which no other operation of the communicator has.
     tag: i32,
+    /// Its processes agree on what they share before it begins.
+    agrees: bool,
     /// Its place among the operations that have not begun, until it begins.
     turn: Option<u32>,
     /// The call whose run is prepared once the processes have agreed. It is checked at once, since
     /// types and operations may be freed before.
-    checked: Option<Box<Checked>>,
+    /// If it could not be prepared, no start of it succeeds.
+    checked: Option<Result<Box<Checked>>>,
     /// The algorithms that are set for this process.
     forced: Forced,
     /// Its place in memory that the processes share.
@@ -53,9 +57,20 @@ pub(crate) enum Form {
     Blocking,
     /// It starts the operation and returns a request.
     Request,
-    /// It makes an operation that is started again and again. Such ones use messages: processes may
-    /// start them in different orders (MPI 5.0, section 6.13), and their tags tell them apart.
+    /// It makes an operation that is started again and again. Processes may start such ones in
+    /// different orders (MPI 5.0, section 6.13), so their tags tell them apart, or their lanes.
     Persistent,
+}
+
+impl Form {
+    /// Returns the lane of all operations of a form; persistent ones have lanes of their own.
+    fn lane(self) -> Option<Lane> {
+        match self {
+            Form::Blocking => Some(Lane::BLOCKING),
+            Form::Request => Some(Lane::REQUEST),
+            Form::Persistent => None,
+        }
+    }
 }
 
 /// The device, for the messages of one operation.
@@ -88,7 +103,7 @@ impl Running {
         peers: Peers<'_>,
     ) -> Result<Running> {
         let is_group = matches!(peers, Peers::Group);
-        let agrees = is_group && form != Form::Persistent && node_setup::agrees(&core);
+        let agrees = is_group && node_setup::agrees(&core);
         let decided = core.node.decided().filter(|_| agrees);
         if let Some(fault) = decided.and_then(|d| d.fault.clone()) {
             return Err(fault);
@@ -99,7 +114,7 @@ impl Running {
             Form::Persistent => (Box::default(), false),
             _ => objects.spares.take((core.serial, core.size() as usize), call),
         };
-        let (mut checked, mut operand) = (None, None);
+        let (mut checked, mut operand, mut lane) = (None, None, form.lane());
         if same {
             run.active.restart();
         } else {
@@ -109,27 +124,54 @@ impl Running {
             if made.calls_program() {
                 operand = call.operand_type();
             }
+            if form == Form::Persistent && agrees {
+                lane = core.node.persistent_lane();
+            }
             match decided {
-                Some(decision) => made.build(&mut run.active, &decision.setting)?,
-                None if undecided => checked = Some(Box::new(made)),
+                Some(decision) => made.build(&mut run.active, &decision.setting(lane))?,
+                None if undecided => checked = Some(Ok(Box::new(made))),
                 None => {
                     let unknown = Setting::unknown(place.1, Forced::default());
                     made.build(&mut run.active, &unknown)?;
                 }
             }
-            if is_group && !undecided && call.can_be_repeated() && run.active.is_small() {
+            let is_once = form != Form::Persistent;
+            if is_group && is_once && !undecided && call.can_be_repeated() && run.active.is_small() {
                 run.call = Some((core.serial, call.clone()));
             }
         }
         let operand = operand.and_then(|h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc))));
         let number = call.number();
-        let (tag, lane) = match form {
-            Form::Blocking => (core.next_tag(), Lane::Blocking),
-            Form::Request | Form::Persistent => (core.next_request_tag(), Lane::Request),
+        let tag = match form {
+            Form::Blocking => core.next_tag(),
+            Form::Request | Form::Persistent => core.next_request_tag(),
         };
-        let turn = agrees.then(|| core.node.enter(lane));
-        let forced = objects.forced;
-        Ok(Running { run, number, core, lane, tag, turn, checked, forced, place: None, operand, alias: None })
+        let mut running = Running {
+            run,
+            number,
+            core,
+            lane,
+            tag,
+            agrees,
+            turn: None,
+            checked,
+            forced: objects.forced,
+            place: None,
+            operand,
+            alias: None,
+        };
+        if form != Form::Persistent {
+            running.enter();
+        }
+        Ok(running)
+    }
+
+    /// Gives the operation its place among those that have not begun.
+    #[inline]
+    fn enter(&mut self) {
+        if self.agrees {
+            self.turn = Some(self.lane.map_or(0, |lane| self.core.node.enter(lane)));
+        }
     }
 
     /// Begins the operation. False if it must wait for others that come before it.
@@ -144,21 +186,27 @@ impl Running {
         {
             return Ok(false);
         }
-        if !node.is_next(self.lane, turn) {
-            return Ok(false);
+        if let Some(lane) = self.lane {
+            if !node.is_next(lane, turn) {
+                return Ok(false);
+            }
+            node.has_begun(lane);
         }
-        node.has_begun(self.lane);
         self.turn = None;
         let Some(decision) = node.decided() else { return Ok(false) };
         if let Some(fault) = &decision.fault {
             return Err(fault.clone());
         }
         if let Some(checked) = self.checked.take() {
-            checked.build(&mut self.run.active, &decision.setting)?;
+            let setting = decision.setting(self.lane);
+            if let Err(e) = checked.and_then(|checked| checked.build(&mut self.run.active, &setting)) {
+                self.checked = Some(Err(e.clone()));
+                return Err(e);
+            }
         }
-        if let Some(memory) = &decision.memory {
+        if let (Some(memory), Some(lane)) = (&decision.memory, self.lane) {
             let with_slots = self.run.active.slots() > 0;
-            let place = memory.begin(self.lane, with_slots);
+            let place = memory.begin(lane, with_slots);
             if with_slots {
                 self.run.active.set_node(Arc::clone(memory), place);
                 self.place = Some(place);
@@ -241,6 +289,7 @@ impl Task for Running {
 
     fn restart(&mut self, _objects: &mut Objects) -> Result<()> {
         self.run.active.restart();
+        self.enter();
         Ok(())
     }
 }
@@ -279,12 +328,12 @@ impl Wire for Carrier<'_> {
 
     fn await_wake(&mut self, lane: Lane, from: u32) -> Result<RawReq> {
         let (place, _) = self.peer(from)?;
-        Ok(self.vci.irecv_raw(Segment::empty(), place, WAKE_TAGS[lane as usize], self.core.coll)?)
+        Ok(self.vci.irecv_raw(Segment::empty(), place, wake_tag(lane), self.core.coll)?)
     }
 
     fn wake(&mut self, lane: Lane, to: u32) -> Result<RawReq> {
         let (place, remote) = self.peer(to)?;
-        let (tag, channel) = (WAKE_TAGS[lane as usize], self.channel(remote));
+        let (tag, channel) = (wake_tag(lane), self.channel(remote));
         Ok(self.vci.isend_raw(Segment::empty(), place, tag, channel, Mode::Standard)?)
     }
 

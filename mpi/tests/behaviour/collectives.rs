@@ -110,6 +110,54 @@ fn persistent_operations_are_started_again() {
 }
 
 #[test]
+fn persistent_operations_are_started_in_any_order() {
+    const MADE: usize = 10;
+    run(3, |mpi, me| {
+        let mut mine = vec![[0; 40]; MADE];
+        let mut results = vec![[0; 120]; MADE];
+        let mut requests: Vec<Request> = Vec::new();
+        for (i, (mine, result)) in mine.iter_mut().zip(&mut results).enumerate() {
+            let root = (i % 3) as i32;
+            let (mine, all) = (ints(mine), ints_of(result, 40));
+            let made = match i % 4 {
+                0 => mpi.allreduce_init(mine, all, sum(), WORLD, Info::NULL),
+                1 => mpi.gather_init(mine, all, root, WORLD, Info::NULL),
+                2 => mpi.bcast_init(mine, root, WORLD, Info::NULL),
+                _ => mpi.allgather_init(mine, all, WORLD, Info::NULL),
+            };
+            requests.push(made.expect("init"));
+        }
+        for round in 0..20 {
+            for (i, mine) in mine.iter_mut().enumerate() {
+                mine.fill(100 * round + 10 * i as i32 + me);
+            }
+            for i in 0..MADE {
+                let at = (i * 3 + round as usize * me as usize + me as usize) % MADE;
+                mpi.start(&mut requests[at]).expect("start");
+                if me == 1 && i % 4 == 0 {
+                    // It ends only when the others have started it.
+                    mpi.test(&mut requests[at]).expect("test");
+                }
+            }
+            mpi.waitall(&mut requests, |_, _, e| assert!(e.is_none())).expect("waitall");
+            for (i, (mine, result)) in mine.iter().zip(&results).enumerate() {
+                let of = |rank: i32| 100 * round + 10 * i as i32 + rank;
+                let root = (i % 3) as i32;
+                let is_gathered = || result.iter().enumerate().all(|(k, v)| *v == of(k as i32 / 40));
+                let is_right = match i % 4 {
+                    0 => result[..40].iter().all(|v| *v == 3 * of(1)),
+                    1 => me != root || is_gathered(),
+                    2 => mine.iter().all(|v| *v == of(root)),
+                    _ => is_gathered(),
+                };
+                assert!(is_right, "operation {i} in round {round} at rank {me}");
+            }
+        }
+        requests.iter_mut().for_each(|request| mpi.request_free(request).expect("free"));
+    });
+}
+
+#[test]
 fn operations_stay_in_their_communicators() {
     run(5, |mpi, me| {
         let mut odd = mpi.comm_split(WORLD, me % 2, -me).expect("split");

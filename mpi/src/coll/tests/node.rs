@@ -231,7 +231,7 @@ fn differ(calls: [(Call, Schedules<'_>); 2]) -> Vec<Option<Box<MpiError>>> {
         // is.
         let memory = unsafe { Memory::new(at, at, types, &schedule.rooms) }.unwrap();
         let mut active = Active::new(schedule, memory, Reducer::None);
-        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::Blocking, true));
+        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::BLOCKING, true));
         runs.push(active);
     }
     net.drive(runs)

@@ -153,7 +153,7 @@ fn gathered(given: usize, wanted: usize) -> Vec<Option<Class>> {
         // SAFETY: the buffers are as long as the blocks, and live until the runs are over.
         let memory = unsafe { Memory::new(at, at, types, &schedule.rooms) }.unwrap();
         let mut active = Active::new(schedule, memory, Reducer::None);
-        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::Blocking, true));
+        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::BLOCKING, true));
         active
     });
     let runs = runs.collect();
