@@ -31,8 +31,9 @@ pub(crate) fn wake_tag(lane: Lane) -> i32 {
 pub(crate) struct CommCore {
     /// Context id in this process.
     pub id: u32,
-    /// The number by which agreements are ordered, the same in all processes.
-    pub order: u32,
+    /// Numbers by which agreements are ordered: the same in all processes, and of no other
+    /// communicator of a process.
+    pub order: [u32; 3],
     /// Channel of messages that leave.
     pub out: Channel,
     /// Channel of messages that come.
@@ -68,7 +69,7 @@ impl CommCore {
         let (begun, node, handle) = (Default::default(), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
-            order: id,
+            order: order([&group, &group], [id, id]),
             out: messages,
             inn: messages,
             coll,
@@ -95,7 +96,7 @@ impl CommCore {
         remote: Arc<Ranks>,
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
-        let (order, remote) = (id.min(other), Some(remote));
+        let (order, remote) = (order([&group, &remote], [id, other]), Some(remote));
         let (begun, node) = (Default::default(), NodeState::default());
         let (handle, session) = (AtomicU32::new(0), Session::NULL);
         let serial = new_serial();
@@ -197,6 +198,15 @@ impl CommCore {
     pub(crate) fn group_tag(tag: i32) -> i32 {
         (TAGS | (tag.cast_unsigned() % TAGS)).cast_signed()
     }
+}
+
+/// Returns the order of a communicator, by its groups and the ids that it has in them.
+///
+/// An id is of one communicator in each of its processes. The other group's id may be that of
+/// another one here, and so may both ids, the other way round; but then the first group differs.
+fn order(groups: [&Ranks; 2], [own, other]: [u32; 2]) -> [u32; 3] {
+    let [own_first, other_first] = groups.map(|g| g.place(0).unwrap_or(0));
+    if own_first < other_first { [own_first, own, other] } else { [other_first, other, own] }
 }
 
 /// Notes in an error that it is one of this communicator, unless it is one of another.
@@ -307,6 +317,73 @@ impl Comms {
         match self.find(comm) {
             Some(c) if !c.name.is_empty() => c.name.clone(),
             _ => format!("communicator {:#010x}", comm.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// A communicator of a model: its two groups, which are one in an intracommunicator, and ids.
+    struct Made {
+        groups: [Vec<u32>; 2],
+        ids: [u32; 2],
+    }
+
+    /// Groups take the lowest id that is free in all their processes, and communicators are freed
+    /// in any order.
+    #[test]
+    fn the_order_tells_the_communicators_of_a_process_apart_and_is_the_same_in_all() {
+        const PROCESSES: u32 = 6;
+        let mut random = 1u64;
+        let mut below = |n: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % n
+        };
+        let (mut taken, mut made) = (vec![HashSet::new(); PROCESSES as usize], Vec::<Made>::new());
+        for _ in 0..3000 {
+            if made.len() > 12 {
+                let gone = made.swap_remove(below(made.len()));
+                for (group, id) in gone.groups.iter().zip(gone.ids) {
+                    for process in group {
+                        taken[*process as usize].remove(&id);
+                    }
+                }
+            }
+            // A third of the processes is in none of both groups.
+            let mut groups: [Vec<u32>; 2] = Default::default();
+            for process in 0..PROCESSES {
+                if let Some(group) = groups.get_mut(below(3)) {
+                    group.push(process);
+                }
+            }
+            if groups.iter().any(Vec::is_empty) {
+                groups = [vec![0, 1, 2], vec![0, 1, 2]];
+            }
+            let mut take = |group: &Vec<u32>| {
+                let id = (0..).find(|id| group.iter().all(|p| !taken[*p as usize].contains(id))).unwrap_or(0);
+                for process in group {
+                    taken[*process as usize].insert(id);
+                }
+                id
+            };
+            let own = take(&groups[0]);
+            let ids = if groups[0] == groups[1] { [own; 2] } else { [own, take(&groups[1])] };
+            made.push(Made { groups, ids });
+            for process in 0..PROCESSES {
+                let mut orders = HashSet::new();
+                for Made { groups: [a, b], ids: [x, y] } in &made {
+                    let [first, second] = [a, b].map(|g| Ranks::new(g.as_slice().into()));
+                    let seen = order([&first, &second], [*x, *y]);
+                    assert_eq!(order([&second, &first], [*y, *x]), seen, "both groups have the same");
+                    if a.contains(&process) || b.contains(&process) {
+                        assert!(orders.insert(seen), "{seen:?} is of two communicators");
+                    }
+                }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! The first attempt may wait for a process that calls late, so it offers only half of the ids, and
 //! none if another first attempt has them: the other half is never held by who waits for a call.
 //! Later attempts offer that half, and the first too if it is there. Of these the one with the
-//! lowest key (parent's id and tag) has precedence in each process. So of all agreements in the job
+//! lowest key (parent and tag) has precedence in each process. So of all agreements in the job
 //! the lowest finds its processes agreed at last, and then the next one.
 
 use std::sync::Arc;
@@ -33,8 +33,8 @@ const SELF: u32 = 1;
 /// Id of the agreements of processes that have no communicator.
 const SESSIONS: u32 = 2;
 
-/// An agreement's place in the order: the parent's number, then the tag.
-type Key = (u32, i32);
+/// An agreement's place in the order: that of the parent, then the tag.
+type Key = ([u32; 3], i32);
 
 /// The context ids of a process.
 #[derive(Debug)]
@@ -222,8 +222,10 @@ impl Agreement {
             Err(e) => Err(e),
         };
         contexts.withdraw(std::mem::take(&mut self.offers));
-        if !matches!(result, Ok(None)) {
-            contexts.leave(self.key);
+        match result {
+            // The next attempt begins when this is asked again.
+            Ok(None) => vci.stay_awake(),
+            _ => contexts.leave(self.key),
         }
         result
     }

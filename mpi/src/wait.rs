@@ -151,6 +151,8 @@ impl Mpi {
             if seen != news(vci, requests) {
                 seen = news(vci, requests);
                 self.turns().tell();
+                // A task that was asked before may go on now.
+                vci.stay_awake();
                 (*rests, empty) = (0, 0);
             } else if asked > 0 {
                 empty += 1;
@@ -175,6 +177,7 @@ impl Mpi {
             if seen != news(vci, requests) {
                 seen = news(vci, requests);
                 self.turns().tell();
+                vci.stay_awake();
             }
             asked += 1;
             asked > POLLS && self.is_wanted()

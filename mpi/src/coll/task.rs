@@ -191,6 +191,8 @@ impl Running {
                 return Ok(false);
             }
             node.has_begun(lane);
+            // The next one may have been asked before.
+            vci.stay_awake();
         }
         self.turn = None;
         let Some(decision) = node.decided() else { return Ok(false) };

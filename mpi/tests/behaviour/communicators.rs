@@ -276,6 +276,45 @@ fn two_groups_send_to_each_other() {
     }
 }
 
+/// The id of one group of an intercommunicator may be that of another group of a second one.
+#[test]
+fn duplications_of_two_intercommunicators_are_told_apart() {
+    run(4, |mpi, me| {
+        let low = me < 2;
+        let half = mpi.comm_split(WORLD, i32::from(!low), 0).expect("split");
+        let (leader, remote) = if low { (1, 2) } else { (0, 1) };
+        // The lower group has the id first that the upper one has then.
+        let mut first = (!low).then(|| mpi.comm_dup(half).expect("dup"));
+        let one = mpi.intercomm_create(half, leader, WORLD, remote, 5).expect("create");
+        if let Some(first) = &mut first {
+            mpi.comm_free(first).expect("free");
+        }
+        let other = mpi.intercomm_create(half, leader, WORLD, remote, 6).expect("create");
+        // Each process begins them in another order, since only those of one parent have one.
+        let mut random = me as u32;
+        for _ in 0..40 {
+            let mut left = [(one, 3), (other, 3), (half, 3), (WORLD, 3)];
+            let mut made = Vec::new();
+            while made.len() < 12 {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let (parent, times) = &mut left[random as usize >> 30];
+                if *times > 0 {
+                    *times -= 1;
+                    made.push(mpi.comm_idup(*parent).expect("idup"));
+                    mpi.test(&mut made[0].1).expect("test");
+                }
+            }
+            for (comm, mut request) in made {
+                mpi.wait(&mut request).expect("wait");
+                mpi.comm_free(&mut { comm }).expect("free");
+            }
+        }
+        for comm in [half, one, other] {
+            mpi.comm_free(&mut { comm }).expect("free");
+        }
+    });
+}
+
 #[test]
 fn two_groups_are_merged() {
     run(5, |mpi, me| {
