@@ -65,10 +65,11 @@ fn explained(args: &CollArgs) -> Result<Explanation> {
     let (near, far) = (path(&args.near)?, path(&args.far)?);
     let shared = nodes == 1 && near.name == "shm";
     let machine = Machine { near, far, nodes, per_node: n.div_ceil(nodes) };
+    let starts = (nodes > 1 && nodes < n).then(|| (0..nodes).map(|i| (i * n / nodes) as u32).collect());
     // The environment's settings are part of the question.
     let config = ch3_shim::Config::from_env().map_err(|e| Failure::new(e.to_string()))?;
     let forced = Forced::read(|o| config.coll.algorithm(o as usize));
-    Ok(explain(operation, bytes, n, &Setting { machine, forced, shared }))
+    Ok(explain(operation, bytes, n, &Setting { machine, forced, shared, starts }))
 }
 
 fn rounded(ns: f64) -> f64 {

@@ -92,8 +92,6 @@ int main(int argc, char **argv)
     form = (enum Form)((atoi(argv[1]) + atoi(argv[1]) / WHATS) % 3);
     victim = below(&random, size);
     last = one_in(&random, 4) ? 0 : below(&random, 40);
-    /* Those of several nodes may not agree on their places if one dies meanwhile. */
-    last += last == 0 && getenv("NETMOD_SHM_RANKS") != NULL;
     after.it_value.tv_usec = 1 + below(&random, one_in(&random, 2) ? 2000 : 100);
     if (what >= NEIGHBOR_ALLGATHER) {
         MPI_Dims_create(size, 1, dims);

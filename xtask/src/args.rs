@@ -12,7 +12,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
        cargo xtask install --prefix DIR [--from DIR]
-       cargo xtask suite NAME [--list] [--filter TEXT] [--subset] [--env NAME=VALUE]... [--limit S] [--json] [--from DIR]
+       cargo xtask suite NAME [--list] [--filter TEXT] [--subset] [--forced] [--env NAME=VALUE]... [--limit S] [--json] [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
 jobs
@@ -47,6 +47,7 @@ options
   --list         names the tests of a suite and runs none
   --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all
   --subset       only the tests of a suite that xtask/subset names, as test runs them
+  --forced       a suite once for each algorithm of collective operations, by NETMOD_COLL_*
   --env NAME=VALUE  a variable for the tests of a suite
   --limit S      the most seconds for one test of a suite
   --runs N       runs of all rounds of peers --programs; with two a cell fails only by both [default: 1]
@@ -102,6 +103,7 @@ impl Args {
                 "--under" => args.peers.under = Some(words.next().ok_or("--under wants a command")?),
                 "--env" => args.suite.environment.push(variable(words.next())?),
                 "--subset" => args.suite.subset = true,
+                "--forced" => args.suite.forced = true,
                 "--limit" => args.suite.limit = Some(number(&word, words.next())? as u64),
                 "--keep" => args.vm.keep = true,
                 "--run" => {

@@ -8,14 +8,20 @@ use netmod_core::settings;
 
 /// The operations: their settings, and the values of these.
 pub const COLLECTIVES: [(&str, &[&str]); 10] = [
-    ("NETMOD_COLL_BARRIER", &["auto", "shared", "dissemination"]),
-    ("NETMOD_COLL_BCAST", &["auto", "shared", "binomial", "scatter_doubling", "scatter_ring", "circulant"]),
-    ("NETMOD_COLL_GATHER", &["auto", "shared", "binomial", "linear"]),
-    ("NETMOD_COLL_SCATTER", &["auto", "shared", "binomial", "linear"]),
-    ("NETMOD_COLL_ALLGATHER", &["auto", "shared", "doubling", "bruck", "ring", "circulant"]),
+    ("NETMOD_COLL_BARRIER", &["auto", "shared", "leaders", "dissemination"]),
+    (
+        "NETMOD_COLL_BCAST",
+        &["auto", "shared", "leaders", "binomial", "scatter_doubling", "scatter_ring", "circulant"],
+    ),
+    ("NETMOD_COLL_GATHER", &["auto", "shared", "leaders", "binomial", "linear"]),
+    ("NETMOD_COLL_SCATTER", &["auto", "shared", "leaders", "binomial", "linear"]),
+    ("NETMOD_COLL_ALLGATHER", &["auto", "shared", "leaders", "doubling", "bruck", "ring", "circulant"]),
     ("NETMOD_COLL_ALLTOALL", &["auto", "shared", "bruck", "scattered", "pairwise"]),
-    ("NETMOD_COLL_REDUCE", &["auto", "shared", "binomial", "rabenseifner"]),
-    ("NETMOD_COLL_ALLREDUCE", &["auto", "shared", "doubling", "rabenseifner", "ring", "circulant"]),
+    ("NETMOD_COLL_REDUCE", &["auto", "shared", "leaders", "binomial", "rabenseifner"]),
+    (
+        "NETMOD_COLL_ALLREDUCE",
+        &["auto", "shared", "leaders", "doubling", "rabenseifner", "ring", "circulant"],
+    ),
     (
         "NETMOD_COLL_REDUCE_SCATTER",
         &["auto", "shared", "halving", "pairwise", "ring", "circulant", "allreduce"],
@@ -27,7 +33,7 @@ settings! {
     /// Settings of collective operations.
     CollConfig: "Collective operations" {
         barrier: &'static str = "auto", "NETMOD_COLL_BARRIER", Kind::Choice(COLLECTIVES[0].1),
-            "algorithm of MPI_Barrier, the same at all ranks; auto: the best by the model of docs/collectives.md; shared: in shared memory if possible; others: by messages";
+            "algorithm of MPI_Barrier, the same at all ranks; auto: the best by the model of docs/collectives.md; shared: in shared memory if possible; leaders: parts within nodes and between their leaders, if nodes hold consecutive ranks; others: by messages";
         bcast: &'static str = "auto", "NETMOD_COLL_BCAST", Kind::Choice(COLLECTIVES[1].1),
             "algorithm of MPI_Bcast, likewise: binomial, scatter_doubling, scatter_ring, circulant";
         gather: &'static str = "auto", "NETMOD_COLL_GATHER", Kind::Choice(COLLECTIVES[2].1),

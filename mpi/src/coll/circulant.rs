@@ -27,6 +27,11 @@ fn runs(n: usize, first: usize, len: usize) -> [Range<usize>; 2] {
     [first..end.min(n), 0..end.saturating_sub(n)]
 }
 
+/// Does something with each run that is not empty.
+fn each(runs: [Range<usize>; 2], f: impl FnMut(Range<usize>)) {
+    runs.into_iter().filter(|r| !r.is_empty()).for_each(f);
+}
+
 /// The blocks of a number of ranks from one on.
 struct Blocks<'a> {
     data: &'a dyn Fn(Range<usize>) -> Data,
@@ -63,9 +68,10 @@ pub fn allgather(b: &mut Builder, range: &dyn Fn(Range<usize>) -> Data) {
 /// Combines all blocks; each process ends with its own. The operation must be commutative.
 ///
 /// `mine` is this process's operand, `acc` and `tmp` are room for all blocks, by ranges of blocks.
-/// The operand may be in `acc`.
+/// `in_place`: the operand is in `acc`.
 pub fn reduce_scatter(
     b: &mut Builder,
+    in_place: bool,
     mine: &dyn Fn(Range<usize>) -> Data,
     acc: &dyn Fn(Range<usize>) -> Data,
     tmp: &dyn Fn(Range<usize>) -> Data,
@@ -74,18 +80,16 @@ pub fn reduce_scatter(
     for (i, (distance, before)) in halved(n).enumerate() {
         // The blocks for those at least that far away leave; the others get what comes.
         let len = before - distance;
-        let source = if i == 0 { mine } else { acc };
-        if i == 0 {
-            for run in runs(n, me, distance).into_iter().filter(|r| !r.is_empty()) {
-                b.copy(mine(run.clone()), acc(run));
-            }
-        }
+        let (out, into) = (runs(n, me + distance, len), runs(n, me, len));
         let peers = (b.after(distance), b.before(distance));
-        let out = Blocks { data: source, runs: runs(n, me + distance, len) };
-        let into = Blocks { data: tmp, runs: runs(n, me, len) };
-        exchange(b, peers, &out, &into);
-        for run in into.runs.into_iter().filter(|r| !r.is_empty()) {
-            b.reduce(tmp(run.clone()), acc(run));
+        if i == 0 && !in_place {
+            // The data that comes becomes the result, into which the own operand is combined.
+            exchange(b, peers, &Blocks { data: mine, runs: out }, &Blocks { data: acc, runs: into.clone() });
+            each(into, |run| b.reduce(mine(run.clone()), acc(run)));
+            each(runs(n, me + len, distance - len), |run| b.copy(mine(run.clone()), acc(run)));
+        } else {
+            exchange(b, peers, &Blocks { data: acc, runs: out }, &Blocks { data: tmp, runs: into.clone() });
+            each(into, |run| b.reduce(tmp(run.clone()), acc(run)));
         }
     }
 }

@@ -28,6 +28,8 @@ const HEAD: usize = 2 + Operation::ALL.len();
 const WILLING: u8 = 1;
 /// It is registered for fences.
 const FENCED: u8 = 2;
+/// It shares memory with others of its node, for messages.
+const SHARES: u8 = 4;
 
 /// The agreement, as far as it has come.
 #[derive(Debug)]
@@ -45,13 +47,14 @@ pub(super) fn agrees(core: &CommCore) -> bool {
 /// Begins the agreement of a communicator's processes.
 pub(super) fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Box<dyn Agreement> {
     let state = Some(Setup::begin(vci, core, forced));
-    Box::new(Agreeing { core: Arc::clone(core), state })
+    Box::new(Agreeing { core: Arc::clone(core), forced, state })
 }
 
 /// An agreement that is under way.
 #[derive(Debug)]
 struct Agreeing {
     core: Arc<CommCore>,
+    forced: Forced,
     state: Option<Setup>,
 }
 
@@ -67,6 +70,12 @@ impl Agreement for Agreeing {
             }
             Step::Over(decision) => Ok(Some(decision)),
         }
+    }
+
+    fn assumed(&self, vci: &mut Vci) -> Setting {
+        let places = Arc::clone(self.core.group().places());
+        let records = places.iter().map(|place| record_of(vci, &self.core, self.forced, *place));
+        agreed(&records.collect::<Vec<_>>()).0
     }
 }
 
@@ -87,23 +96,18 @@ fn party(core: &Arc<CommCore>) -> Party {
 
 impl Setup {
     fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Setup {
-        let mut record = [0; RECORD];
-        let (head, rest) = record.split_at_mut(HEAD);
-        let (node, room) = rest.split_at_mut(8);
         let n = core.size() as usize;
-        let lease = if n <= MAX_PROCESSES && vci.shares_memory() {
-            Lease::take(n, vci.config().coll_memory)
-        } else {
-            None
-        };
+        let place = core.group().place(core.rank()).unwrap_or(0);
+        let mut record = record_of(vci, core, forced, place);
+        let (head, room) = record.split_at_mut(HEAD + 8);
+        let lease = if head[0] & WILLING != 0 { Lease::take(n, vci.config().coll_memory) } else { None };
         let may_share = lease.is_some();
-        head[0] = if may_share { WILLING } else { 0 };
+        if !may_share {
+            head[0] &= !WILLING;
+        }
         if shared_memory::register_for_fences() {
             head[0] |= FENCED;
         }
-        head[1] = path_of(vci);
-        head[2..].copy_from_slice(&forced.0);
-        node.copy_from_slice(&node_of(vci, core).to_le_bytes());
         let mut made = None;
         if core.rank() == 0 && may_share {
             made = SharedMemory::create(NodeMemory::bytes(n))
@@ -181,9 +185,23 @@ fn path_of(vci: &Vci) -> u8 {
     }
 }
 
-/// Returns the number of this process's node: processes of one node share memory.
-fn node_of(vci: &mut Vci, core: &CommCore) -> u64 {
-    let place = core.group().place(core.rank()).unwrap_or(0);
+/// Returns the record of a process of the job, without a ticket: this process knows its node, and
+/// takes it for one like itself.
+fn record_of(vci: &mut Vci, core: &CommCore, forced: Forced, place: u32) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    let (head, rest) = record.split_at_mut(HEAD);
+    if vci.shares_memory() {
+        head[0] = SHARES;
+        head[0] |= if core.size() as usize <= MAX_PROCESSES { WILLING } else { 0 };
+    }
+    head[1] = path_of(vci);
+    head[2..].copy_from_slice(&forced.0);
+    rest[..8].copy_from_slice(&node_of(vci, place).to_le_bytes());
+    record
+}
+
+/// Returns the number of a process's node: processes of one node share memory.
+fn node_of(vci: &mut Vci, place: u32) -> u64 {
     match vci.config().shm_ranks() {
         // A process that does not know its node is alone.
         0 => vci.node_of(place).unwrap_or(1 << 63 | u64::from(place)),
@@ -206,7 +224,7 @@ fn agreed(records: &[[u8; RECORD]]) -> (Setting, Option<Box<MpiError>>) {
     let rows = records.iter().map(|r| PATHS[usize::from(r[1]).min(PATHS.len() - 1)]);
     let far = rows.reduce(|a, b| if b.latency > a.latency { b } else { a });
     let far = far.unwrap_or(PATHS[0]);
-    let all_share = records.iter().all(|r| r[0] & WILLING != 0);
+    let all_share = records.iter().all(|r| r[0] & SHARES != 0);
     let near = if all_share { PATHS[usize::from(choice::costs::row("shm"))] } else { far };
     let per_node = members.values().copied().max().unwrap_or(1);
     let machine = Machine { near, far, nodes: members.len(), per_node };
@@ -218,7 +236,13 @@ fn agreed(records: &[[u8; RECORD]]) -> (Setting, Option<Box<MpiError>>) {
     let first = records.first().map(forced).unwrap_or_default();
     let other = records.iter().map(forced).enumerate().find(|(_, other)| *other != first);
     let fault = other.map(|(rank, other)| differing(first, rank, other));
-    (Setting { machine, forced: first, shared: false }, fault)
+    let starts: Vec<u32> = (0..records.len())
+        .filter(|i| *i == 0 || node(&records[*i]) != node(&records[*i - 1]))
+        .map(|i| i as u32)
+        .collect();
+    let have_leaders = starts.len() == members.len() && members.len() > 1 && per_node > 1;
+    let starts = have_leaders.then(|| starts.into());
+    (Setting { machine, forced: first, shared: false, starts }, fault)
 }
 
 /// The fault of two processes with different settings.

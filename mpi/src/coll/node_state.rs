@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use ch3_shim::Vci;
 use parking_lot::Mutex;
 
-use super::choice::{Forced, Setting};
+use super::choice::Setting;
 use super::node_memory::{LANES, Lane, NodeMemory};
 use crate::error::{MpiError, Result};
 
@@ -23,6 +23,10 @@ pub(super) trait Agreement: Debug + Send {
     /// # Errors
     /// A peer that is lost.
     fn advance(&mut self, vci: &mut Vci) -> Result<Option<Decision>>;
+
+    /// Returns the facts as this process alone knows them, if a peer is lost meanwhile: those that
+    /// have agreed before have the same unless processes differ.
+    fn assumed(&self, vci: &mut Vci) -> Setting;
 }
 
 /// The decision of a communicator's processes.
@@ -110,22 +114,18 @@ impl NodeState {
     /// meanwhile there is no memory, and the operation finds that out by its messages.
     #[cold]
     #[inline(never)]
-    pub(super) fn decide(
-        &self,
-        vci: &mut Vci,
-        n: usize,
-        begin: impl FnOnce(&mut Vci) -> Box<dyn Agreement>,
-    ) -> bool {
+    pub(super) fn decide(&self, vci: &mut Vci, begin: impl FnOnce(&mut Vci) -> Box<dyn Agreement>) -> bool {
         let mut setup = self.setup.lock();
         if self.decided.get().is_some() {
             return true;
         }
-        let decision = match setup.get_or_insert_with(|| begin(vci)).advance(vci) {
+        let agreement = setup.get_or_insert_with(|| begin(vci));
+        let decision = match agreement.advance(vci) {
             Ok(None) => return false,
             Ok(Some(decision)) => decision,
             Err(e) => {
                 tracing::warn!("no memory that the processes of a communicator share: {}", e.text);
-                Decision { memory: None, setting: Setting::unknown(n, Forced::default()), fault: None }
+                Decision { memory: None, setting: agreement.assumed(vci), fault: None }
             }
         };
         *setup = None;

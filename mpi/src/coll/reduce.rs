@@ -191,9 +191,9 @@ pub fn allreduce(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
 fn allreduce_blocks(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
     let n = b.n;
     let room = b.room(result.count, result.elem);
-    let (from, acc, tmp) = (blocks(mine, n), blocks(result, n), blocks(room, n));
+    let (from, acc, tmp) = (spread(mine, n), spread(result, n), spread(room, n));
     if how == Allreduce::Circulant {
-        circulant::reduce_scatter(b, &from, &acc, &tmp);
+        circulant::reduce_scatter(b, mine == result, &from, &acc, &tmp);
         circulant::allgather(b, &acc);
     } else {
         b.copy(mine, result);
@@ -201,6 +201,13 @@ fn allreduce_blocks(b: &mut Builder, how: Allreduce, mine: Data, result: Data) {
         group.ring_reduce(b, &|i| acc(i..i + 1), &|i| tmp(i..i + 1));
         group.ring(b, acc(b.me..b.me + 1), &|i| acc(i..i + 1));
     }
+}
+
+/// Returns the ranges of a vector's parts, of which any number side by side has its share of the
+/// elements, also if these are fewer than parts.
+fn spread(d: Data, n: usize) -> impl Fn(Range<usize>) -> Data {
+    let at = move |i: usize| (d.count as u128 * i as u128 / n as u128) as usize;
+    move |r| d.range(at(r.start)..at(r.end))
 }
 
 /// Returns the ranges of a vector's parts that are dealt out to `n` processes.
@@ -259,7 +266,7 @@ pub fn reduce_scatter(
         ReduceScatter::Ring | ReduceScatter::Circulant => {
             let (acc, tmp) = (b.room(total, result.elem), b.room(total, result.elem));
             if how == ReduceScatter::Circulant {
-                circulant::reduce_scatter(b, &range(whole), &range(acc), &range(tmp));
+                circulant::reduce_scatter(b, false, &range(whole), &range(acc), &range(tmp));
             } else {
                 b.copy(whole, acc);
                 let group = Group { me: b.me, n, real: &|r| r };

@@ -8,6 +8,8 @@
 //! Between two processes messages match in the order of the steps. Processes of the remote group of
 //! an intercommunicator are numbered behind those of the local group.
 
+use std::sync::Arc;
+
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
@@ -231,6 +233,8 @@ pub struct Builder {
     /// Number of processes.
     pub n: usize,
     schedule: Schedule,
+    /// Ranks of the processes of a part of the communicator; `None`: all.
+    ranks: Option<Arc<[u32]>>,
 }
 
 impl Builder {
@@ -242,7 +246,7 @@ impl Builder {
     /// Starts the schedule of a process, in the memory of another one.
     pub fn over(mut used: Schedule, me: usize, n: usize) -> Builder {
         used.clear();
-        Builder { me, n, schedule: used }
+        Builder { me, n, schedule: used, ranks: None }
     }
 
     /// Returns the steps.
@@ -252,6 +256,19 @@ impl Builder {
             self.schedule.steps.pop();
         }
         self.schedule
+    }
+
+    /// Adds the steps of a part of the processes, among which this one has the place `me`.
+    pub fn within(&mut self, ranks: Arc<[u32]>, me: usize, f: impl FnOnce(&mut Builder)) {
+        let all = (self.me, self.n, self.ranks.take());
+        (self.me, self.n, self.ranks) = (me, ranks.len(), Some(ranks));
+        f(self);
+        (self.me, self.n, self.ranks) = all;
+    }
+
+    /// Returns the rank of a process in the communicator.
+    fn rank(&self, place: usize) -> u32 {
+        self.ranks.as_ref().map_or(place as u32, |ranks| ranks[place])
     }
 
     /// Returns the rank `by` behind this one, around the end.
@@ -267,27 +284,29 @@ impl Builder {
     /// Sends data. Nothing is sent if there is none: the receiver knows that, too.
     pub fn send(&mut self, to: usize, from: Data) {
         if from.bytes() > 0 {
-            self.schedule.steps.push(Step::Send { to: to as u32, from });
+            let to = self.rank(to);
+            self.schedule.steps.push(Step::Send { to, from });
         }
     }
 
     /// Receives data, if there is any.
     pub fn recv(&mut self, from: usize, into: Data) {
         if into.bytes() > 0 {
-            self.schedule.steps.push(Step::Recv { from: from as u32, into });
+            let from = self.rank(from);
+            self.schedule.steps.push(Step::Recv { from, into });
         }
     }
 
     /// Sends a message without data.
     pub fn signal(&mut self, to: usize) {
-        let from = Data::new(Base::Send, 0, Elem::BYTE);
-        self.schedule.steps.push(Step::Send { to: to as u32, from });
+        let (to, from) = (self.rank(to), Data::new(Base::Send, 0, Elem::BYTE));
+        self.schedule.steps.push(Step::Send { to, from });
     }
 
     /// Receives a message without data.
     pub fn await_signal(&mut self, from: usize) {
-        let into = Data::new(Base::Recv, 0, Elem::BYTE);
-        self.schedule.steps.push(Step::Recv { from: from as u32, into });
+        let (from, into) = (self.rank(from), Data::new(Base::Recv, 0, Elem::BYTE));
+        self.schedule.steps.push(Step::Recv { from, into });
     }
 
     /// Sends to one process while it receives from another, and waits for both.

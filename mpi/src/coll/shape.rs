@@ -2,7 +2,9 @@
 //!
 //! Here an operation gets its form, slots of shared memory or messages, and its algorithm.
 
-use super::choice::{Case, Operation, Setting, pieces};
+mod leaders;
+
+use super::choice::{self, Algorithm, Case, Formula, Operation, Setting, pieces};
 use super::facts::OpFacts;
 use super::schedule::{Builder, Data};
 use super::{allgather, alltoall, barrier, bcast, gather, node, node_blocks, reduce, scan};
@@ -88,13 +90,20 @@ impl Shape {
         match self {
             Shape::Built => {}
             Shape::Barrier if slots(Operation::Barrier) => node::barrier(b),
-            Shape::Barrier => barrier::barrier(b),
+            Shape::Barrier => {
+                if !self.led::<choice::Barrier>(b, setting, &Case::moves(n, 0)) {
+                    barrier::barrier(b);
+                }
+            }
             Shape::Bcast { root, data } => {
                 let bytes = data.bytes();
                 if slots(Operation::Bcast) && node::fits(bytes) {
                     return node::bcast(b, *root, *data);
                 }
                 let case = Case::moves(n, bytes);
+                if self.led::<choice::Bcast>(b, setting, &case) {
+                    return;
+                }
                 bcast::bcast(b, setting.pick(&case), pieces(&setting.machine, &case), *root, *data);
             }
             Shape::Gather { root, mine, all } => {
@@ -102,7 +111,10 @@ impl Shape {
                 if slots(Operation::Gather) && node::fits(bytes) {
                     return node::gather(b, *root, *mine, *all);
                 }
-                gather::gather(b, setting.pick(&Case::moves(n, bytes)), *root, *mine, *all);
+                let case = Case::moves(n, bytes);
+                if !self.led::<choice::Gather>(b, setting, &case) {
+                    gather::gather(b, setting.pick(&case), *root, *mine, *all);
+                }
             }
             Shape::Gatherv { root, mine, blocks } if slots(Operation::Gather) => {
                 node_blocks::gather(b, *root, *mine, blocks);
@@ -113,7 +125,10 @@ impl Shape {
                 if slots(Operation::Scatter) && node::fits(bytes.saturating_mul(n)) {
                     return node::scatter(b, *root, *all, *mine);
                 }
-                gather::scatter(b, setting.pick(&Case::moves(n, bytes)), *root, *all, *mine);
+                let case = Case::moves(n, bytes);
+                if !self.led::<choice::Scatter>(b, setting, &case) {
+                    gather::scatter(b, setting.pick(&case), *root, *all, *mine);
+                }
             }
             Shape::Scatterv { root, mine, blocks } if slots(Operation::Scatter) => {
                 node_blocks::scatter(b, *root, blocks, *mine);
@@ -123,7 +138,10 @@ impl Shape {
                 if slots(Operation::Allgather) && node::fits(all.bytes()) {
                     return node::allgather(b, *mine, *all);
                 }
-                allgather::allgather(b, setting.pick(&Case::moves(n, all.bytes())), *mine, *all);
+                let case = Case::moves(n, all.bytes());
+                if !self.led::<choice::Allgather>(b, setting, &case) {
+                    allgather::allgather(b, setting.pick(&case), *mine, *all);
+                }
             }
             Shape::Allgatherv { mine, blocks } if slots(Operation::Allgather) => {
                 node_blocks::allgather(b, *mine, blocks);
@@ -170,21 +188,31 @@ impl Shape {
         }
     }
 
+    /// Builds the schedule by leaders of nodes, if that is chosen. Returns false if it is not.
+    fn led<A: Algorithm + Formula>(&self, b: &mut Builder, setting: &Setting, case: &Case) -> bool {
+        let starts = setting.by_leaders::<A>(case);
+        starts.is_some_and(|starts| leaders::build(self, b, starts, &setting.machine))
+    }
+
     fn build_reduction(&self, b: &mut Builder, setting: &Setting) {
         match self {
             Shape::Reduce { root, op, mine, result } => {
                 if setting.uses_slots(Operation::Reduce) && node::reduces(*op, mine) {
                     return node::reduce(b, *root, *op, *mine, *result);
                 }
-                let how = setting.pick(&Case::reduces(b.n, mine.bytes(), mine.count, *op));
-                reduce::reduce(b, how, *root, *op, *mine, *result);
+                let case = Case::reduces(b.n, mine.bytes(), mine.count, *op);
+                if !self.led::<choice::Reduce>(b, setting, &case) {
+                    reduce::reduce(b, setting.pick(&case), *root, *op, *mine, *result);
+                }
             }
             Shape::Allreduce { op, mine, result } => {
                 if setting.uses_slots(Operation::Allreduce) && node::reduces(*op, mine) {
                     return node::allreduce(b, *op, *mine, *result);
                 }
-                let how = setting.pick(&Case::reduces(b.n, mine.bytes(), mine.count, *op));
-                reduce::allreduce(b, how, *mine, *result);
+                let case = Case::reduces(b.n, mine.bytes(), mine.count, *op);
+                if !self.led::<choice::Allreduce>(b, setting, &case) {
+                    reduce::allreduce(b, setting.pick(&case), *mine, *result);
+                }
             }
             _ => debug_assert!(false, "it is no reduction"),
         }

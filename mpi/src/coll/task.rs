@@ -180,9 +180,9 @@ impl Running {
     /// Settings that differ; no memory.
     fn begin(&mut self, vci: &mut Vci) -> Result<bool> {
         let Some(turn) = self.turn else { return Ok(true) };
-        let (node, n) = (&self.core.node, self.core.size() as usize);
+        let node = &self.core.node;
         if node.decided().is_none()
-            && !node.decide(vci, n, |vci| node_setup::begin(vci, &self.core, self.forced))
+            && !node.decide(vci, |vci| node_setup::begin(vci, &self.core, self.forced))
         {
             return Ok(false);
         }

@@ -7,6 +7,7 @@
 mod allowed;
 mod coarrays;
 mod extension;
+mod forced;
 mod imb;
 mod judge;
 mod kills;
@@ -42,6 +43,8 @@ pub(crate) struct Asked {
     pub(crate) subset: bool,
     /// Variables for the tests.
     pub(crate) environment: Vec<(String, String)>,
+    /// True to run the suite once for each algorithm of collective operations.
+    pub(crate) forced: bool,
     /// The most seconds for one test, in place of what its list says.
     pub(crate) limit: Option<u64>,
     /// True to name the tests, and to run none.
@@ -115,6 +118,23 @@ pub(crate) fn subsets(from: &Path) -> Result<(), String> {
 /// # Errors
 /// If there is no such suite, it cannot be fetched or built, or a test fails.
 pub(crate) fn suite(name: Option<&str>, asked: &Asked) -> Result<(), String> {
+    if !asked.forced {
+        return once(name, asked);
+    }
+    let mut faults = Vec::new();
+    for variables in forced::runs()? {
+        let told = forced::told(&variables);
+        let mut asked = Asked { forced: false, ..asked.clone() };
+        asked.environment.extend(variables);
+        if let Err(fault) = once(name, &asked) {
+            faults.push(format!("{told}: {fault}"));
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
+}
+
+/// Runs a suite with the variables that are asked for.
+fn once(name: Option<&str>, asked: &Asked) -> Result<(), String> {
     const NAMES: &str = "mpich, mpi4py, mpi4py-standard, imb, scalapack, coarrays, rsmpi and kills";
     let outcomes = match name {
         Some("mpich") => mpich::run(asked)?,

@@ -101,6 +101,17 @@ pub struct Cost {
     pub time: f64,
 }
 
+impl Cost {
+    /// Returns the cost of one after the other.
+    pub fn and(self, other: Cost) -> Cost {
+        Cost {
+            steps: self.steps + other.steps,
+            bytes: self.bytes + other.bytes,
+            time: self.time + other.time,
+        }
+    }
+}
+
 /// The places of the partners of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reach {
@@ -155,6 +166,12 @@ impl Sum<'_> {
         self.rounds(1, bytes, reach);
     }
 
+    /// Adds a round in which those send that have received more than they have sent.
+    pub(super) fn back(&mut self, bytes: f64, reach: Reach) {
+        self.round(bytes, reach);
+        self.cost.bytes -= bytes;
+    }
+
     /// Adds a message that leaves together with that of the round before.
     pub(super) fn second(&mut self, reach: Reach) {
         self.cost.steps += 1;
@@ -188,8 +205,6 @@ impl Sum<'_> {
     }
 
     pub(super) fn add(&mut self, other: Cost) {
-        self.cost.steps += other.steps;
-        self.cost.bytes += other.bytes;
-        self.cost.time += other.time;
+        self.cost = self.cost.and(other);
     }
 }

@@ -1,8 +1,8 @@
 //! The formula of each algorithm: its rounds, from which steps, bytes and time follow.
 
 use super::algorithms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Case, Gather, Operation, Reduce, ReduceScatter, Scan,
-    Scatter,
+    Algorithm, Allgather, Allreduce, Alltoall, Barrier, Bcast, Case, Gather, Operation, Reduce,
+    ReduceScatter, Scan, Scatter,
 };
 use super::costs::{CROWD, Cost, Machine, Path, REDUCE, Reach, Sum};
 use crate::coll::alltoall::BATCH;
@@ -13,6 +13,20 @@ use crate::coll::schedule::floor_power;
 pub trait Formula {
     /// Returns the cost of a call.
     fn cost(self, machine: &Machine, case: &Case) -> Cost;
+
+    /// Returns the cost of a call; nothing for one process.
+    fn of(self, machine: &Machine, case: &Case) -> Cost
+    where
+        Self: Sized,
+    {
+        if case.n < 2 { Cost::default() } else { self.cost(machine, case) }
+    }
+}
+
+/// Returns the cost of the fastest algorithm that can run a call.
+pub fn best<A: Algorithm + Formula>(machine: &Machine, case: &Case) -> Cost {
+    let costs = A::ALL.iter().filter(|a| a.can_run(case)).map(|a| a.of(machine, case));
+    costs.reduce(|a, b| if b.time < a.time { b } else { a }).unwrap_or_default()
 }
 
 /// The most pieces of a message.
@@ -83,7 +97,8 @@ fn folded(sum: &mut Sum<'_>, n: usize, out: f64, back: f64) -> usize {
         sum.round(out, Reach::Swap(1));
         sum.reduce(out);
         if back > 0.0 {
-            sum.round(back, Reach::Swap(1));
+            // A process that sends this has received the other one.
+            sum.back(back, Reach::Swap(1));
         }
     }
     power
@@ -204,6 +219,8 @@ impl Formula for Reduce {
     fn cost(self, machine: &Machine, case: &Case) -> Cost {
         let (n, m) = (case.n, case.bytes as f64);
         let mut sum = Sum::new(machine);
+        // Into the result, unless it is in place.
+        sum.copy(if n > 2 { m } else { 0.0 });
         match self {
             Reduce::Binomial => {
                 for by in doublings(n) {
@@ -225,6 +242,8 @@ impl Formula for Allreduce {
     fn cost(self, machine: &Machine, case: &Case) -> Cost {
         let (n, m) = (case.n, case.bytes as f64);
         let (mut sum, part) = (Sum::new(machine), m / n as f64);
+        // Into the result, unless it is in place.
+        sum.copy(if self == Allreduce::Circulant { 0.0 } else { m });
         match self {
             Allreduce::Doubling => {
                 let power = folded(&mut sum, n, m, m);
@@ -259,7 +278,12 @@ impl Formula for ReduceScatter {
             ReduceScatter::Halving => {
                 sum.copy(m);
                 let power = folded(&mut sum, n, m, part);
-                exchanges(&mut sum, power, m / power as f64, true);
+                for by in doublings(power) {
+                    // Pairs come first, with two blocks each.
+                    let blocks = (by + by.min(n - power)) as f64;
+                    sum.round(blocks * part, Reach::Swap(by));
+                    sum.reduce(blocks * part);
+                }
             }
             ReduceScatter::Pairwise => {
                 let near = machine.per_node.min(n);
@@ -272,7 +296,6 @@ impl Formula for ReduceScatter {
                 ring(&mut sum, n, part, true);
             }
             ReduceScatter::Circulant => {
-                sum.copy(m / 2.0);
                 circulant(&mut sum, n, part, true);
             }
             ReduceScatter::Allreduce => {

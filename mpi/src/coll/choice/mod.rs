@@ -9,6 +9,7 @@ pub mod algorithms;
 pub mod costs;
 pub mod explain;
 pub mod formulas;
+pub mod led;
 mod setting;
 
 pub use algorithms::{
@@ -16,5 +17,5 @@ pub use algorithms::{
     ReduceScatter, Scan, Scatter,
 };
 pub use costs::{Cost, Machine, PATHS, Path};
-pub use formulas::{Formula, pieces};
+pub use formulas::{Formula, best, pieces};
 pub use setting::{Forced, Form, Setting};

@@ -1,8 +1,11 @@
 //! The facts that the processes of a communicator have agreed on, and the choice itself.
 
+use std::sync::Arc;
+
 use super::algorithms::{Algorithm, Case, Operation};
 use super::costs::{Machine, PATHS, row};
-use super::formulas::Formula;
+use super::formulas::{Formula, best};
+use super::led;
 
 /// The values of the settings `NETMOD_COLL_*`, by the operations' numbers: places in their lists of
 /// values.
@@ -16,12 +19,11 @@ pub enum Form {
     Auto,
     /// In memory that the processes of a node share, if the call fits.
     Shared,
+    /// Leaders of nodes, if there are several that hold consecutive ranks.
+    Leaders,
     /// An algorithm by messages.
     Messages(u8),
 }
-
-/// Values of a setting that name no algorithm.
-pub(super) const FORMS: usize = 2;
 
 impl Forced {
     /// Reads the values; a name that is none of an operation's is `auto`.
@@ -36,12 +38,19 @@ impl Forced {
     /// Returns the form that is set for an operation.
     #[inline]
     pub fn form(&self, operation: Operation) -> Form {
-        match self.0[operation as usize] {
-            0 => Form::Auto,
-            1 => Form::Shared,
-            at => Form::Messages(at - FORMS as u8),
+        let (at, values) = (self.0[operation as usize], operation.values());
+        match values.get(usize::from(at)) {
+            None | Some(&"auto") => Form::Auto,
+            Some(&"shared") => Form::Shared,
+            Some(&"leaders") => Form::Leaders,
+            _ => Form::Messages(at - forms(operation)),
         }
     }
+}
+
+/// Values of an operation's setting that name no algorithm.
+pub(super) fn forms(operation: Operation) -> u8 {
+    if operation.values().contains(&"leaders") { 3 } else { 2 }
 }
 
 /// The facts that the processes of a communicator have agreed on.
@@ -53,19 +62,36 @@ pub struct Setting {
     pub forced: Forced,
     /// All processes share memory.
     pub shared: bool,
+    /// The first rank of each node, if there are several, some with several processes, and all hold
+    /// consecutive ranks.
+    pub starts: Option<Arc<[u32]>>,
 }
 
 impl Setting {
     /// Processes that know nothing of each other but their number.
     pub fn unknown(n: usize, forced: Forced) -> Setting {
         let machine = Machine::of_one_node(PATHS[row("shm") as usize], n);
-        Setting { machine, forced, shared: false }
+        Setting { machine, forced, shared: false, starts: None }
     }
 
     /// Returns true if an operation whose data fits may use slots of shared memory.
     #[inline]
     pub fn uses_slots(&self, operation: Operation) -> bool {
         self.shared && !matches!(self.forced.form(operation), Form::Messages(_))
+    }
+
+    /// Returns the first ranks of nodes if a call goes by their leaders: that is set, or faster
+    /// than the best algorithm that knows of no nodes.
+    pub fn by_leaders<A: Algorithm + Formula>(&self, case: &Case) -> Option<&[u32]> {
+        let starts = self.starts.as_deref()?;
+        match self.forced.form(A::OPERATION) {
+            Form::Leaders => Some(starts),
+            Form::Messages(_) => None,
+            Form::Auto | Form::Shared => {
+                let led = led::cost(A::OPERATION, &self.machine, case)?;
+                (led.time < best::<A>(&self.machine, case).time).then_some(starts)
+            }
+        }
     }
 
     /// Chooses the algorithm of a call by messages.
@@ -81,7 +107,8 @@ impl Setting {
         let mut best = (A::GENERAL, f64::INFINITY);
         for a in A::ALL.iter().copied().filter(|a| a.can_run(case)) {
             let time = a.cost(&self.machine, case).time;
-            if time < best.1 {
+            // The first of equal ones, also if their sums were rounded differently.
+            if time < 0.999 * best.1 {
                 best = (a, time);
             }
         }

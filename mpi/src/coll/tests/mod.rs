@@ -2,18 +2,21 @@
 //! other, and the result is compared with the definition.
 
 mod calls;
+mod leaders;
 mod mismatches;
+mod model;
 mod moves;
 mod network;
 mod node;
 mod node_blocks;
 mod reductions;
+mod simulator;
 
 use std::sync::Arc;
 
 use network::Network;
 
-use super::choice::{Algorithm, Case};
+use super::choice::{Algorithm, Case, Forced, Machine, PATHS, Setting};
 use super::{Elem, Reducer, Schedule, TypeId};
 use crate::datatype::basic::basic;
 use crate::datatype::{Form, TypeDesc};
@@ -73,6 +76,19 @@ fn run(what: &str, send: &Arc<TypeDesc>, recv: &Arc<TypeDesc>, reducer: &Reducer
     let types = vec![named(0x4c00_010d), Arc::clone(send), Arc::clone(recv)];
     Network::new(what, all.len()).run(&types, reducer, all);
 }
+
+/// Processes on nodes that each begin with one of these ranks, which are to have leaders.
+fn on_nodes(n: usize, starts: &[u32]) -> Setting {
+    let ends = starts[1..].iter().copied().chain([n as u32]);
+    let per_node = starts.iter().zip(ends).map(|(s, e)| e - s).max().unwrap_or(1) as usize;
+    let machine = Machine { near: PATHS[0], far: PATHS[1], nodes: starts.len(), per_node };
+    let forced = Forced::read(|o| if o.values().contains(&"leaders") { "leaders" } else { "auto" });
+    Setting { machine, starts: Some(starts.into()), ..Setting::unknown(n, forced) }
+}
+
+/// Nodes of different sizes: numbers of processes, and the first ranks.
+const NODES: [(usize, &[u32]); 6] =
+    [(3, &[0, 1]), (4, &[0, 2]), (5, &[0, 3]), (7, &[0, 1, 4]), (9, &[0, 4, 5, 8]), (12, &[0, 4, 8])];
 
 /// The algorithms of an operation that can run a case.
 fn able<A: Algorithm>(case: &Case) -> Vec<A> {

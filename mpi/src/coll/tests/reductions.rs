@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use super::{Process, RECV, able, cases, elem, int, named, packed, roots, run};
+use super::{NODES, Process, RECV, able, cases, elem, int, named, on_nodes, packed, roots, run};
 use crate::coll::choice::{self, Allreduce, Reduce, ReduceScatter};
 use crate::coll::reduce::OpFacts;
+use crate::coll::shape::Shape;
 use crate::coll::{Base, Builder, Data, Reducer, Schedule, reduce, scan};
 use crate::datatype::basic::basic;
 use crate::datatype::{Form, TypeDesc};
@@ -156,6 +157,36 @@ fn allreduces() {
             case.run(&what, (0..n).map(process).collect());
         }
     });
+}
+
+#[test]
+fn reductions_by_leaders_of_nodes() {
+    for case in operations() {
+        for ((n, starts), count) in NODES.into_iter().flat_map(|nodes| [1, 3, 300].map(|c| (nodes, c))) {
+            let setting = on_nodes(n, starts);
+            for (root, in_place) in (0..n).flat_map(|root| [(root, false), (root, true)]) {
+                let process = |me| {
+                    let want = (me == root).then(|| case.of(0, n, count));
+                    case.process((me, n), in_place && me == root, count, want, |b, mine, result| {
+                        let result = (me == root).then_some(result);
+                        Shape::Reduce { root, op: case.facts, mine, result }.build(b, &setting);
+                    })
+                };
+                let what = format!("reduce of {count} at {root} of {n} by leaders, {in_place}");
+                case.run(&what, (0..n).map(process).collect());
+            }
+            for in_place in [false, true] {
+                let process = |me| {
+                    let want = Some(case.of(0, n, count));
+                    case.process((me, n), in_place, count, want, |b, mine, result| {
+                        Shape::Allreduce { op: case.facts, mine, result }.build(b, &setting);
+                    })
+                };
+                let what = format!("allreduce of {count}, {n}, by leaders, {in_place}");
+                case.run(&what, (0..n).map(process).collect());
+            }
+        }
+    }
 }
 
 #[test]
