@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::allocated::Allocated;
 use crate::errh::{Errhandlers, UserErrhandler};
 use crate::error::{Codes, Result};
 use crate::handle::{Errhandler, Info};
@@ -18,12 +19,18 @@ pub struct Anytime {
     codes: Arc<Codes>,
     infos: Mutex<Infos>,
     errhandlers: Mutex<Errhandlers>,
+    allocated: Mutex<Allocated>,
 }
 
 impl Anytime {
     /// Creates the objects of a process whose error codes are `codes`.
     pub fn new(codes: Arc<Codes>) -> Anytime {
-        Anytime { codes, infos: Mutex::default(), errhandlers: Mutex::default() }
+        Anytime {
+            codes,
+            infos: Mutex::default(),
+            errhandlers: Mutex::default(),
+            allocated: Mutex::default(),
+        }
     }
 
     /// The error codes.
@@ -33,6 +40,11 @@ impl Anytime {
 
     pub(crate) fn infos(&self) -> MutexGuard<'_, Infos> {
         self.infos.lock()
+    }
+
+    /// The memory that other processes of the node can open.
+    pub(crate) fn allocated(&self) -> MutexGuard<'_, Allocated> {
+        self.allocated.lock()
     }
 
     pub(crate) fn errhandlers(&self) -> MutexGuard<'_, Errhandlers> {

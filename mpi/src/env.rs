@@ -33,4 +33,17 @@ impl Mpi {
         let node = NodeSection::of_this_process();
         node.map(|node| node.hostname).map_err(|e| MpiError::new(Class::OTHER, e.to_string()))
     }
+
+    /// Returns new memory that other processes of the node can open (`MPI_Alloc_mem`); `None` if
+    /// there are none, or no such memory is to be had.
+    pub fn allocate_shared(&self, len: usize) -> Option<*mut u8> {
+        let is_shared = self.with(|s| Ok(s.dev.shares_memory())).unwrap_or(false);
+        if is_shared { self.anytime().allocated().allocate(len) } else { None }
+    }
+
+    /// Takes memory back that [`Mpi::allocate_shared`] has given. Returns false if it is other
+    /// memory.
+    pub fn free_shared(&self, address: usize) -> bool {
+        self.anytime().allocated().free(address)
+    }
 }

@@ -21,7 +21,8 @@
 //! and [`coll`] makes the schedules of collective operations, which one engine runs.
 //!
 //! A file uses only what is in the layers below it:
-//! 1. errors, handles, and tables of one kind of object each: infos, groups, types, communicators;
+//! 1. errors, handles, and tables of one kind of object each: infos, groups, types, communicators,
+//!    memory that others of the node can open (`allocated`);
 //! 2. messages on a communicator: `status`, `target`, `buffers`, `matched`, and the agreements of
 //!    `exchange` and `context`;
 //! 3. `objects`: all tables, which tasks work on;
@@ -31,6 +32,7 @@
 //!    files, and `win`, which has windows.
 
 mod accelerator;
+mod allocated;
 pub mod anytime;
 pub mod attr;
 mod buffers;

@@ -34,6 +34,60 @@ static int *attribute(MPI_Win win, int keyval)
     return value;
 }
 
+/* Memory of MPI_Alloc_mem: all processes of a node access it. */
+static void allocated(int rank, int size)
+{
+    enum { COUNT = 100000 };
+    int i, unit, flag, next = (rank + 1) % size;
+    double *memory, *theirs, one = 1, was;
+    char text[MPI_MAX_INFO_VAL];
+    MPI_Aint bytes;
+    MPI_Info info;
+    MPI_Win win;
+
+    CHECK(MPI_Alloc_mem(COUNT * sizeof(double), MPI_INFO_NULL, &memory) == MPI_SUCCESS);
+    for (i = 0; i < COUNT; i++)
+        memory[i] = rank;
+    /* The window is in the middle of the memory. */
+    MPI_Win_create(memory + 8, 64 * sizeof(double), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_get_info(win, &info);
+    MPI_Info_get(info, "netmod_accumulate_agent", MPI_MAX_INFO_VAL - 1, text, &flag);
+    CHECK(flag && strcmp(text, "processor") == 0);
+    MPI_Info_free(&info);
+    MPI_Win_shared_query(win, next, &bytes, &unit, &theirs);
+    CHECK(bytes == 64 * sizeof(double) && theirs[0] == next);
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* The target is in no call of MPI that would make progress. */
+    if (rank == 0) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, win);
+        MPI_Put(&one, 1, MPI_DOUBLE, next, 3, 1, MPI_DOUBLE, win);
+        MPI_Fetch_and_op(&one, &was, MPI_DOUBLE, next, 4, MPI_SUM, win);
+        MPI_Win_unlock(next, win);
+        CHECK(was == next && theirs[3] == 1 && theirs[4] == next + 1);
+        theirs[5] = 7;
+    }
+    if (rank == 1 % size)
+        while (((volatile double *)memory)[13] != 7)
+            ;
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(memory[11] == (rank == 1 % size ? 1 : rank));
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS && MPI_Free_mem(memory) == MPI_SUCCESS);
+    /* Small parts and large ones come and go. */
+    for (i = 0; i < 300; i++) {
+        char *part[3];
+        int k;
+
+        for (k = 0; k < 3; k++) {
+            CHECK(MPI_Alloc_mem(i << (6 * k), MPI_INFO_NULL, &part[k]) == MPI_SUCCESS);
+            memset(part[k], k, i << (6 * k));
+        }
+        for (k = 0; k < 3; k++) {
+            CHECK(i == 0 || (part[k][0] == k && part[k][(i << (6 * k)) - 1] == k));
+            CHECK(MPI_Free_mem(part[k]) == MPI_SUCCESS);
+        }
+    }
+}
+
 static void settings(MPI_Win win)
 {
     int keyval, flag, length;
@@ -142,6 +196,7 @@ int main(int argc, char **argv)
     CHECK(base[0] == (rank == 0 ? 100.0 * (size + 1) : 100.0));
     CHECK(pairs[1].value == (rank == 0 ? 0 : rank - 1) && pairs[1].index == (rank == 0 ? 0 : rank - 1));
 
+    allocated(rank, size);
     /* Two windows at once. */
     CHECK(MPI_Win_create(sum, sizeof sum, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &other) == MPI_SUCCESS);
     MPI_Win_fence(MPI_MODE_NOPRECEDE, other);

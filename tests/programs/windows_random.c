@@ -10,6 +10,7 @@
 
 enum { BLOCKS = 40, SHARED = 16, MAX_RANKS = 16, OPS = 6 };
 enum { PUT, GET, SUM, REPLACE, MAXIMUM, FETCH, XOR, KINDS };
+enum { CREATE, ALLOCATED, ALLOCATE, SHARED_MEMORY, DYNAMIC, FLAVORS };
 enum { FENCE, GROUP, LOCK_ALL, EXCLUSIVE, LOCK_SHARED, SYNCS };
 
 /* A window: shared counters, then the elements. */
@@ -178,14 +179,18 @@ int main(int argc, char **argv)
     while (rounds > 0) {
         held = calloc(1, sizeof *held);
         memset(base, 0, sizeof base);
-        flavor = draw(4);
-        unit = flavor == 3 ? 1 : 1 << draw(3);
+        flavor = draw(FLAVORS);
+        unit = flavor == DYNAMIC ? 1 : 1 << draw(3);
         code = MPI_SUCCESS;
         memory = held;
         switch (flavor) {
-        case 0: MPI_Win_create(held, sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win); break;
-        case 1: MPI_Win_allocate(sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win); break;
-        case 2:
+        case CREATE: MPI_Win_create(held, sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win); break;
+        case ALLOCATED:
+            MPI_Alloc_mem(sizeof *held, MPI_INFO_NULL, &memory);
+            MPI_Win_create(memory, sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+            break;
+        case ALLOCATE: MPI_Win_allocate(sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win); break;
+        case SHARED_MEMORY:
             /* Not on several nodes. */
             code = MPI_Win_allocate_shared(sizeof *held, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
             MPI_Error_class(code, &class);
@@ -257,6 +262,8 @@ int main(int argc, char **argv)
         }
         CHECK(MPI_Win_free(&win) == MPI_SUCCESS && win == MPI_WIN_NULL);
         free(held);
+        if (flavor == ALLOCATED)
+            MPI_Free_mem(memory);
     }
     MPI_Group_free(&group);
     printf("rank %d: windows_random ok\n", rank);

@@ -12,7 +12,9 @@ use super::memory::Span;
 use super::moves::raised;
 use super::object::{Flavor, Target, Window};
 use super::queue::Server;
+use super::reach::{self, Agent, Opening, Reach};
 use crate::accelerator;
+use crate::allocated::Place;
 use crate::attr::Attrs;
 use crate::comm::CommCore;
 use crate::context::{Agreement, channels};
@@ -29,7 +31,7 @@ const PAGE: usize = 4096;
 const BEFORE: usize = 64;
 
 /// Words of a process's record: what the others are to know of it.
-const RECORD: usize = 5;
+const RECORD: usize = 4 + reach::WORDS;
 /// Words that tell how memory of a node was made: class of the failure, and a ticket.
 const OFFER: usize = 3;
 
@@ -54,6 +56,8 @@ struct Member {
     unit: i64,
     /// True if its memory follows that of the process before it without a gap.
     joined: bool,
+    /// Memory of the program that the others of the node can open.
+    opening: Option<Opening>,
 }
 
 /// The memory of a node, as far as it concerns a window.
@@ -178,8 +182,11 @@ impl Mpi {
         let class = own.as_ref().map_or_else(|e| e.class.0, |()| 0);
         let joined = !is_true(&wanted.hints, "alloc_shared_noncontig");
         let (has_node, node) = node?.map_or((0, 0), |node| (1, node.cast_signed()));
-        let record: [i64; RECORD] =
-            [i64::from(class) << 2 | i64::from(joined) << 1 | has_node, node, wanted.size, wanted.unit, 0];
+        let place = self.shared_place(&wanted);
+        let mut record = [0; RECORD];
+        record[0] = i64::from(class) << 2 | i64::from(joined) << 1 | has_node;
+        record[1..4].copy_from_slice(&[node, wanted.size, wanted.unit]);
+        record[4..].copy_from_slice(&Opening::words(place.as_ref().and_then(Opening::of)));
         let all = self.gather_words(core, &record)?;
         let members: Vec<Member> = all.iter().map(|words| Member::of(words)).collect();
         own?;
@@ -192,7 +199,15 @@ impl Mpi {
             return Err(MpiError::new(Class::RMA_SHARED, text));
         }
         let (plan, memory) = self.node_memory(core, &members, me, wanted.flavor)?;
-        self.win_made(core, wanted, &members, plan, memory)
+        let own = place.map(|place| place.memory);
+        self.win_made(core, wanted, &members, plan, memory.map(Arc::new), own)
+    }
+
+    /// Returns the place of the program's memory, if others of the node can open it.
+    fn shared_place(&self, wanted: &Wanted) -> Option<Place> {
+        let base = wanted.base.filter(|_| wanted.size > 0)?;
+        let len = usize::try_from(wanted.size).ok()?;
+        self.anytime().allocated().find(base.base().expose_provenance(), len)
     }
 
     /// Makes or opens the memory of this process's node.
@@ -253,9 +268,9 @@ impl Mpi {
         wanted: Wanted,
         members: &[Member],
         plan: Plan,
-        memory: Option<SharedMemory>,
+        memory: Option<Arc<SharedMemory>>,
+        own: Option<Arc<SharedMemory>>,
     ) -> Result<Win> {
-        let memory = memory.map(Arc::new);
         let control = match &memory {
             Some(memory) => Control::Shared(Arc::clone(memory), 0),
             None => Control::own(),
@@ -263,19 +278,29 @@ impl Mpi {
         let me = core.rank();
         let neighbours: HashMap<u32, usize> =
             plan.ranks.iter().enumerate().map(|(i, rank)| (*rank, i)).collect();
+        let mut kept: Vec<_> = memory.iter().cloned().chain(own).collect();
         let target = |(rank, member): (usize, &Member)| {
-            let neighbour = neighbours.get(&(rank as u32)).copied();
+            let rank = rank as u32;
+            let neighbour = neighbours.get(&rank).copied();
             let span = match wanted.flavor {
-                Flavor::Create => {
-                    wanted.base.filter(|_| rank as u32 == me).map(|b| Span::of_program(&b, member.size))
-                }
+                Flavor::Create if rank == me => wanted.base.map(|b| Span::of_program(&b, member.size)),
+                Flavor::Create => member.opening.filter(|_| neighbour.is_some()).and_then(|opening| {
+                    let (span, memory) = opening.open(rank, member.size)?;
+                    kept.push(memory);
+                    Some(span)
+                }),
                 Flavor::Dynamic => None,
                 Flavor::Allocate | Flavor::Shared => neighbour.and_then(|n| {
                     Some(Span::of_shared(memory.as_ref()?, plan.places[n], member.size as usize))
                 }),
             };
             Target {
-                span,
+                reach: span.map_or(Reach::Requests, Reach::Memory),
+                agent: match wanted.flavor {
+                    Flavor::Allocate | Flavor::Shared => Agent::Processor,
+                    _ if member.opening.is_some() => Agent::Processor,
+                    _ => Agent::Target,
+                },
                 size: member.size,
                 unit: member.unit,
                 neighbour,
@@ -297,7 +322,7 @@ impl Mpi {
             targets,
             neighbours: plan.ranks,
             control: Arc::new(control),
-            _memory: memory,
+            _memory: kept,
             epochs: Epochs::new(n),
             attached: Vec::new(),
             server: Server::default(),
@@ -419,6 +444,7 @@ impl Member {
             size: words[2].max(0).cast_unsigned(),
             unit: words[3],
             joined: flags & 2 != 0,
+            opening: Opening::read(&words[4..]),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Windows: memory of a process that others read, write and combine with theirs.
 //!
-//! See docs/windows.md for the design. `memory` and `apply` touch the memory, `control` has the
+//! See docs/windows.md for the design. `reach` has the ways to a process's memory; `memory` and
+//! `apply` touch what is accessed by loads and stores. `control` has the
 //! words by which processes of a node synchronize. `origin` executes operations on memory that this
 //! process can access, and sends requests (`wire`) for other memory; `server` executes those that
 //! come, in the order of `queue`. `epoch` knows what is allowed. `make`, `moves`, `lock`, `sync`
@@ -20,6 +21,7 @@ mod moves;
 mod object;
 mod origin;
 mod queue;
+mod reach;
 mod server;
 mod settings;
 mod sync;

@@ -10,6 +10,7 @@ use super::control::Control;
 use super::epoch::Epochs;
 use super::memory::Span;
 use super::queue::Server;
+use super::reach::{Agent, Reach};
 use crate::attr::Attrs;
 use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
@@ -39,8 +40,10 @@ pub(super) struct Pending {
 /// A process of the window, as this one sees it.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Its memory, if this process can access it.
-    pub span: Option<Span>,
+    /// The way to its memory.
+    pub reach: Reach,
+    /// The agent of accumulations on its memory.
+    pub agent: Agent,
     /// Bytes of its memory.
     pub size: u64,
     /// Bytes of a unit of displacement.
@@ -53,6 +56,17 @@ pub(super) struct Target {
     pub is_dirty: bool,
     /// The first failure since the last flush.
     pub failure: Option<Box<MpiError>>,
+}
+
+impl Target {
+    /// Its memory, if this process loads from and stores to it.
+    #[inline]
+    pub(super) fn span(&self) -> Option<Span> {
+        match self.reach {
+            Reach::Memory(span) => Some(span),
+            Reach::Requests => None,
+        }
+    }
 }
 
 /// A window of a group of processes.
@@ -70,8 +84,8 @@ pub(crate) struct Window {
     /// Ranks of the processes of the node.
     pub(super) neighbours: Vec<u32>,
     pub(super) control: Arc<Control>,
-    /// The memory that the processes of the node share, which spans of the targets are of.
-    pub(super) _memory: Option<Arc<SharedMemory>>,
+    /// Memory that processes of the node share, which spans of the targets are of.
+    pub(super) _memory: Vec<Arc<SharedMemory>>,
     pub(super) epochs: Epochs,
     /// Memory that was attached.
     pub(super) attached: Vec<Span>,
@@ -128,7 +142,7 @@ impl Window {
     /// [`Class::RMA_RANGE`] if nothing is attached there.
     pub(super) fn own_memory(&self, at: i64) -> Result<(Span, i64)> {
         if self.flavor != Flavor::Dynamic {
-            return Ok((self.targets[self.me() as usize].span.unwrap_or(Span::EMPTY), at));
+            return Ok((self.targets[self.me() as usize].span().unwrap_or(Span::EMPTY), at));
         }
         let missing = || {
             let text = format!(
@@ -153,7 +167,7 @@ impl Window {
 
     /// Returns the address of this process's memory; 0 if it has none.
     pub(super) fn base(&self) -> usize {
-        let span = self.targets[self.me() as usize].span.unwrap_or(Span::EMPTY);
+        let span = self.targets[self.me() as usize].span().unwrap_or(Span::EMPTY);
         // An empty window of the program has the address that it gave.
         if span.len() == 0 && self.flavor != Flavor::Create { 0 } else { span.address() }
     }
@@ -167,9 +181,9 @@ impl Window {
         Some(MpiError::new(Class::PROC_FAILED, text))
     }
 
-    /// Returns true if accumulations on allocated memory of a rank are done by who asks for them.
+    /// Returns true if accumulations on the memory of a rank are the processor's.
     pub(super) fn is_direct(&self, rank: u32) -> bool {
-        matches!(self.flavor, Flavor::Allocate | Flavor::Shared) && self.targets[rank as usize].span.is_some()
+        self.targets[rank as usize].agent == Agent::Processor
     }
 }
 

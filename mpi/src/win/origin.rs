@@ -64,7 +64,7 @@ impl Window {
         let at = self.byte_place(elements)?;
         let Elements { rank, desc, count, .. } = *elements;
         let target = &self.targets[rank as usize];
-        let (span, place) = match target.span {
+        let (span, place) = match target.span() {
             Some(span) => (span, at),
             None if self.flavor == Flavor::Dynamic && rank == self.me() && elements.bytes() > 0 => {
                 // The data may begin behind the first element's place.

@@ -72,7 +72,7 @@ impl Mpi {
             }
             let Some(rank) = window.queried(rank)? else { return Ok((0, 1, 0)) };
             let target = &window.targets[rank as usize];
-            let span = target.span.filter(|_| target.size > 0);
+            let span = target.span().filter(|_| target.size > 0);
             Ok(span
                 .map_or((0, target.unit, 0), |span| (target.size.cast_signed(), target.unit, span.address())))
         })

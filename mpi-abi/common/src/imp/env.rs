@@ -143,27 +143,37 @@ pub unsafe fn get_processor_name(mpi: &Mpi, name: *mut c_char, length: *mut c_in
 const ALIGNMENT: usize = 64;
 
 /// Gives memory.
-pub unsafe fn alloc_mem(_mpi: &Mpi, size: i64, _info: c_int, result: *mut c_void) -> Result<()> {
+pub unsafe fn alloc_mem(mpi: &Mpi, size: i64, _info: c_int, result: *mut c_void) -> Result<()> {
     let wrong = |_| MpiError::new(Class::ARG, format!("the size is {size}, and less than 0"));
     let size = usize::try_from(size).map_err(wrong)?;
-    let mut memory = core::ptr::null_mut();
-    // SAFETY: the variable is there; the alignment is a power of two.
-    if unsafe { libc::posix_memalign(&raw mut memory, ALIGNMENT, size.max(1)) } != 0 {
-        return Err(MpiError::new(Class::NO_MEM, format!("there is no memory of {size} bytes")));
-    }
     if result.is_null() {
-        // SAFETY: it was allocated above, and nobody has it.
-        unsafe { libc::free(memory) };
         return Err(MpiError::new(Class::ARG, "the pointer for the address of the memory is NULL"));
     }
+    let memory = match mpi.allocate_shared(size) {
+        Some(shared) => shared.cast(),
+        None => ordinary(size)?,
+    };
     // SAFETY: the caller's variable, a pointer.
     unsafe { result.cast::<*mut c_void>().write(memory) };
     Ok(())
 }
 
+/// Gives memory that no other process can open.
+fn ordinary(size: usize) -> Result<*mut c_void> {
+    let mut memory = core::ptr::null_mut();
+    // SAFETY: the variable is there; the alignment is a power of two.
+    match unsafe { libc::posix_memalign(&raw mut memory, ALIGNMENT, size.max(1)) } {
+        0 => Ok(memory),
+        _ => Err(MpiError::new(Class::NO_MEM, format!("there is no memory of {size} bytes"))),
+    }
+}
+
 /// Takes memory back.
-pub unsafe fn free_mem(_mpi: &Mpi, memory: *mut c_void) -> Result<()> {
-    // SAFETY: the caller has it of alloc_mem, and uses it no more.
-    unsafe { libc::free(memory) };
+pub unsafe fn free_mem(mpi: &Mpi, memory: *mut c_void) -> Result<()> {
+    if !mpi.free_shared(memory.addr()) {
+        // SAFETY: the caller has it of alloc_mem, which has taken it of the C library, and uses it
+        // no more.
+        unsafe { libc::free(memory) };
+    }
     Ok(())
 }
