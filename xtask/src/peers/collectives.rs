@@ -126,7 +126,8 @@ impl Row {
     }
 }
 
-fn microseconds(us: f64) -> String {
+/// Returns a time in microseconds with three digits or so.
+pub(super) fn microseconds(us: f64) -> String {
     match us {
         _ if us < 10.0 => format!("{us:.2}"),
         _ if us < 100.0 => format!("{us:.1}"),

@@ -1,4 +1,4 @@
-//! IMB-MPI1 of Intel's MPI benchmarks: its arguments and its tables.
+//! IMB of Intel's MPI benchmarks: its arguments and its tables.
 
 use super::cells::Figure;
 
@@ -28,12 +28,14 @@ pub(crate) fn arguments(
 /// If there is a table with none of the known columns, or with a line that is not of it.
 pub(crate) fn parse(output: &str) -> Result<Vec<Figure>, String> {
     let mut figures = Vec::new();
-    let (mut benchmark, mut column, mut has_sizes) = (None, None, true);
+    let (mut benchmark, mut column, mut has_sizes, mut mode) = (None, None, true, "");
     for line in output.lines() {
-        let strange = || Err(format!("IMB-MPI1 says {line:?}, which is not a result"));
+        let strange = || Err(format!("IMB says {line:?}, which is not a result"));
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.as_slice(), benchmark, column) {
-            (["#", "Benchmarking", name, ..], _, _) => (benchmark, column) = (Some(*name), None),
+            (["#", "Benchmarking", name, ..], _, _) => (benchmark, column, mode) = (Some(*name), None, ""),
+            // One-sided benchmarks have two tables; the other mode is the usual one.
+            (["#", "MODE:", "AGGREGATE"], _, _) => mode = ", aggregate",
             // A barrier has no sizes.
             (["#bytes" | "#repetitions", ..], Some(_), _) => {
                 has_sizes = words[0] == "#bytes";
@@ -48,7 +50,7 @@ pub(crate) fn parse(output: &str) -> Result<Vec<Figure>, String> {
                 let (Ok(bytes), Some(value)) = (size.parse::<usize>(), value) else { return strange() };
                 if bytes > 0 {
                     let bytes = if has_sizes { bytes } else { 0 };
-                    figures.push(Figure { operation: name.to_owned(), bytes, value });
+                    figures.push(Figure { operation: format!("{name}{mode}"), bytes, value });
                 }
             }
             _ => {}
@@ -119,6 +121,16 @@ mod tests {
             let why = parse(&OUTPUT.replace(from, to)).expect_err("not a table");
             assert!(why.contains("not a result"), "{why}");
         }
+    }
+
+    #[test]
+    fn the_mode_of_one_sided_benchmarks_is_told() {
+        let table = |mode| {
+            format!("# Benchmarking Unidir_put \n#\n#    MODE: {mode} \n#\n #bytes #repetitions t[usec]\n 8 100 0.03\n\n")
+        };
+        let figures = parse(&[table("NON-AGGREGATE"), table("AGGREGATE")].concat()).expect("tables");
+        let names: Vec<_> = figures.iter().map(|figure| figure.operation.as_str()).collect();
+        assert_eq!(names, ["Unidir_put", "Unidir_put, aggregate"]);
     }
 
     #[test]

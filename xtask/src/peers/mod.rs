@@ -16,6 +16,7 @@ mod summary;
 mod table;
 mod transport;
 mod verdict;
+mod windows;
 
 pub(crate) use installed::peers as installed;
 pub(crate) use library::Netmod;

@@ -9,6 +9,7 @@ use super::heatmap::Field;
 use super::layouts::{self, Layouts};
 use super::summary::{Measured, Used, cores, sums};
 use super::verdict::Verdict;
+use super::windows::{self, Windows};
 use super::{heatmap, table};
 use crate::command::{output, root};
 
@@ -141,6 +142,34 @@ pub(crate) fn write_collectives(
     Ok(name)
 }
 
+/// Writes the page of one-sided communication into a folder, and returns its name.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_windows(
+    folder: &Path,
+    run: &Run,
+    used: &[Used],
+    windows: &Windows,
+) -> Result<String, String> {
+    let Run { date, revision, machine, .. } = run;
+    let sums: Vec<_> = windows.sums().iter().map(|sum| format!("- {sum}\n")).collect();
+    let text = format!(
+        "# One-sided communication on this library and on its peers, {date}\n\n\
+         `cargo xtask peers --programs --filter windows` at {revision}. {machine}. {}, in each of which the \
+         libraries run in turn; medians.\n\n{}\n\n{}\n{}\n\n{}\n{}",
+        run.count(),
+        windows::NOTE,
+        libraries(used),
+        cores(&windows.distances, "rounds"),
+        sums.concat(),
+        windows.markdown()
+    );
+    let name = format!("programs-{date}-windows.md");
+    put(folder, &name, &text)?;
+    Ok(name)
+}
+
 fn put(folder: &Path, name: &str, text: &str) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
     let path = folder.join(name);
@@ -245,6 +274,18 @@ mod tests {
         for ranks in [2, 8] {
             let picture = format!("programs-2026-01-02-collectives-{ranks}.svg");
             assert!(page.contains(&format!("]({picture})")) && folder.join(&picture).is_file(), "{picture}");
+        }
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
+    }
+
+    #[test]
+    fn the_page_of_windows_has_means_and_the_table() {
+        let folder = std::env::temp_dir().join(format!("netmod-windows-{}", std::process::id()));
+        let name = write_windows(&folder, &run(), &[], &windows::tests::some());
+        assert_eq!(name.as_deref(), Ok("programs-2026-01-02-windows.md"));
+        let page = std::fs::read_to_string(folder.join("programs-2026-01-02-windows.md")).expect("the page");
+        for part in ["--filter windows` at abc. a machine. 1 run", "- all: geometric mean", "| Unidir_put | 8 |"] {
+            assert!(page.contains(part), "{part}: {page}");
         }
         std::fs::remove_dir_all(&folder).expect("the folder goes");
     }

@@ -8,6 +8,7 @@ use super::layouts::{self, Layouts};
 use super::library::{Libraries, Library, Netmod};
 use super::rounds::{Programs, names, turns};
 use super::summary::{Measured, Used, cores, sums};
+use super::windows::{self, Windows};
 use super::{page, table, transport};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -45,13 +46,15 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     // Layouts are moved and sent within the node.
     let with_layouts = netmods.contains(&Netmod::Shm) && layouts::NAME.contains(&filter.to_lowercase());
     let chosen = if netmods.contains(&Netmod::Shm) { Chosen::of(filter) } else { Chosen::default() };
+    let sided = if netmods.contains(&Netmod::Shm) { windows::chosen(filter) } else { Vec::new() };
     let netmods: Vec<_> = netmods.into_iter().filter(|netmod| !turns(*netmod, filter).is_empty()).collect();
-    if netmods.is_empty() && !with_layouts && chosen.is_empty() {
+    if netmods.is_empty() && !with_layouts && chosen.is_empty() && sided.is_empty() {
         let names = names().join(", ");
         return Err(format!(
-            "no operation has {filter:?} in its name; there are {names}, {} and {}",
+            "no operation has {filter:?} in its name; there are {names}, {}, {} and {}",
             layouts::NAME,
-            collectives::NAME
+            collectives::NAME,
+            windows::NAME
         ));
     }
     let mut libraries = Libraries::prepare(options, asked.from.clone())?;
@@ -60,7 +63,7 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let programs = Programs::prepare(libraries)?;
     let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
     let turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>();
-    let turns = turns + usize::from(with_layouts) + chosen.parts();
+    let turns = turns + usize::from(with_layouts) + chosen.parts() + usize::from(!sided.is_empty());
     let mut progress = Progress::new(turns * rounds * runs);
     let run = page::Run::now(runs, rounds, asked.from.as_deref())?;
     let mut all: Vec<Measured> = Vec::new();
@@ -91,6 +94,15 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
         let used = used(&programs, Netmod::Shm, &progress)?;
         print_collectives(&used, &collectives, &run, asked.json);
         told(asked, |folder| page::write_collectives(folder, &run, &used, &collectives))?;
+    }
+    if !sided.is_empty() {
+        let mut windows = Windows::default();
+        for _ in 0..runs {
+            windows.measure(&programs, &sided, rounds, &mut progress)?;
+        }
+        let used = used(&programs, Netmod::Shm, &progress)?;
+        print_windows(&used, &windows, &run, asked.json);
+        told(asked, |folder| page::write_windows(folder, &run, &used, &windows))?;
     }
     if all.is_empty() {
         return Ok(());
@@ -178,6 +190,18 @@ fn print_collectives(used: &[Used], collectives: &Collectives, run: &page::Run, 
     println!("{}", cores(&collectives.distances, "parts"));
     print!("\n{}\n{}\n", collectives.markdown(), collectives::NOTE);
     collectives.sums().iter().for_each(|sum| println!("{sum}"));
+}
+
+fn print_windows(used: &[Used], windows: &Windows, run: &page::Run, json: bool) {
+    if json {
+        windows.json().iter().for_each(|row| println!("{row}"));
+        return;
+    }
+    println!("\n{}: {}", windows::NAME, run.count());
+    print_used(used);
+    println!("{}", cores(&windows.distances, "rounds"));
+    print!("\n{}\n{}\n", windows.markdown(), windows::NOTE);
+    windows.sums().iter().for_each(|sum| println!("{sum}"));
 }
 
 fn print_used(used: &[Used]) {
