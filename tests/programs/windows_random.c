@@ -1,14 +1,15 @@
-/* Random accesses to windows against a model that every process keeps. Arguments: a seed and a number
- * of rounds. In each round the processes share out the elements of every window: an origin uses those
+/* Random accesses to windows against a model that every process keeps. Arguments: a seed, a number of
+ * rounds, and the most threads of a process that access windows at once. In each round the processes share out the elements of every window: an origin uses those
  * whose index leaves its rank as a remainder, so its target types are strided. Some more elements are
  * summed up by all at once. Prints "rank N: windows_random ok". */
 #include "check.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { BLOCKS = 40, SHARED = 16, MAX_RANKS = 16, OPS = 6 };
+enum { BLOCKS = 40, SHARED = 16, MAX_RANKS = 16, OPS = 6, MAX_THREADS = 8 };
 enum { PUT, GET, SUM, REPLACE, MAXIMUM, FETCH, XOR, KINDS };
 enum { CREATE, ALLOCATED, ALLOCATE, SHARED_MEMORY, DYNAMIC, FLAVORS };
 enum { FENCE, GROUP, LOCK_ALL, EXCLUSIVE, LOCK_SHARED, SYNCS };
@@ -158,22 +159,73 @@ static void apply(const struct operation *op, struct buffers *own)
     }
 }
 
+/* What all threads of a process do in a round. */
+static struct operation ops[MAX_RANKS * MAX_RANKS * OPS];
+static struct buffers own[MAX_RANKS * OPS];
+static int slot[MAX_RANKS * MAX_RANKS * OPS], flushes[MAX_RANKS];
+static int n, sync_kind, counted, threads, unit;
+static MPI_Aint base[MAX_RANKS];
+static MPI_Win win;
+
+/* The accesses of one thread. With locks of single targets it has some of the targets, otherwise some of
+ * the operations on each. */
+static void *access_all(void *index)
+{
+    int i, target, thread = *(int *)index, locks = sync_kind == EXCLUSIVE || sync_kind == LOCK_SHARED;
+    int64_t ones[SHARED];
+
+    for (i = 0; i < SHARED; i++)
+        ones[i] = i + 1;
+    for (target = 0; target < size; target++) {
+        if (locks && target % threads != thread)
+            continue;
+        if (locks)
+            MPI_Win_lock(sync_kind == EXCLUSIVE ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, win);
+        if (target % threads == thread)
+            MPI_Accumulate(ones, counted, MPI_INT64_T, target, base[target], counted, MPI_INT64_T, MPI_SUM, win);
+        for (i = 0; i < n; i++)
+            if (ops[i].origin == rank && ops[i].target == target && (locks || i % threads == thread))
+                start(&own[slot[i]], &ops[i], win, base[target], unit);
+        if (sync_kind == LOCK_ALL && flushes[target])
+            MPI_Win_flush(target, win);
+        for (i = 0; i < n; i++)
+            if (ops[i].origin == rank && ops[i].target == target && (locks || i % threads == thread))
+                MPI_Wait(&own[slot[i]].request, MPI_STATUS_IGNORE);
+        if (locks)
+            MPI_Win_unlock(target, win);
+    }
+    return NULL;
+}
+
+static void access_by_threads(void)
+{
+    int i, index[MAX_THREADS];
+    pthread_t others[MAX_THREADS];
+
+    for (i = 0; i < threads; i++) {
+        index[i] = i;
+        if (i > 0)
+            CHECK(pthread_create(&others[i], NULL, access_all, &index[i]) == 0);
+    }
+    access_all(&index[0]);
+    for (i = 1; i < threads; i++)
+        pthread_join(others[i], NULL);
+}
+
 int main(int argc, char **argv)
 {
-    static struct operation ops[MAX_RANKS * MAX_RANKS * OPS];
-    static struct buffers own[MAX_RANKS * OPS];
-    int round, rounds, i, n, mine, flavor, unit, sync, target, provided, code, class, counted;
+    int round, rounds, i, mine, flavor, target, provided, code, class, most;
     struct memory *memory, *held;
-    MPI_Aint base[MAX_RANKS];
     MPI_Group group;
-    MPI_Win win;
 
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    CHECK(argc == 3 && size <= MAX_RANKS);
+    CHECK(argc == 4 && size <= MAX_RANKS && provided == MPI_THREAD_MULTIPLE);
     state = strtoull(argv[1], NULL, 10);
     rounds = atoi(argv[2]);
+    most = atoi(argv[3]);
+    CHECK(most >= 1 && most <= MAX_THREADS);
     MPI_Comm_group(MPI_COMM_WORLD, &group);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     while (rounds > 0) {
@@ -210,42 +262,32 @@ int main(int argc, char **argv)
         memset(model, 0, sizeof model);
         MPI_Barrier(MPI_COMM_WORLD);
         for (round = 1 + draw(8); round > 0 && rounds > 0; round--, rounds--) {
-            sync = draw(SYNCS);
+            sync_kind = draw(SYNCS);
             n = plan(ops);
             counted = 1 + draw(SHARED);
-            if (sync == FENCE)
+            threads = 1 + draw(most);
+            for (target = 0; target < size; target++)
+                flushes[target] = draw(2);
+            for (i = 0, mine = 0; i < n; i++)
+                if (ops[i].origin == rank)
+                    slot[i] = mine++;
+            CHECK(mine <= MAX_RANKS * OPS);
+            if (sync_kind == FENCE)
                 MPI_Win_fence(draw(2) ? 0 : MPI_MODE_NOPRECEDE, win);
-            if (sync == GROUP) {
+            if (sync_kind == GROUP) {
                 MPI_Win_post(group, 0, win);
                 MPI_Win_start(group, 0, win);
             }
-            if (sync == LOCK_ALL)
+            if (sync_kind == LOCK_ALL)
                 MPI_Win_lock_all(0, win);
-            for (target = 0, mine = 0; target < size; target++) {
-                int64_t ones[SHARED];
-                int first = mine;
-                if (sync == EXCLUSIVE || sync == LOCK_SHARED)
-                    MPI_Win_lock(sync == EXCLUSIVE ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, win);
-                for (i = 0; i < SHARED; i++)
-                    ones[i] = i + 1;
-                MPI_Accumulate(ones, counted, MPI_INT64_T, target, base[target], counted, MPI_INT64_T, MPI_SUM, win);
-                for (i = 0; i < n; i++)
-                    if (ops[i].origin == rank && ops[i].target == target)
-                        start(&own[mine++], &ops[i], win, base[target], unit);
-                if (sync == LOCK_ALL && draw(2))
-                    MPI_Win_flush(target, win);
-                for (i = first; i < mine; i++)
-                    MPI_Wait(&own[i].request, MPI_STATUS_IGNORE);
-                if (sync == EXCLUSIVE || sync == LOCK_SHARED)
-                    MPI_Win_unlock(target, win);
-            }
-            if (sync == FENCE)
+            access_by_threads();
+            if (sync_kind == FENCE)
                 MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
-            if (sync == GROUP) {
+            if (sync_kind == GROUP) {
                 MPI_Win_complete(win);
                 MPI_Win_wait(win);
             }
-            if (sync == LOCK_ALL)
+            if (sync_kind == LOCK_ALL)
                 MPI_Win_unlock_all(win);
             MPI_Barrier(MPI_COMM_WORLD);
             for (i = 0, mine = 0; i < n; i++)

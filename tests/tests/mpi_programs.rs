@@ -173,10 +173,10 @@ fn random_accesses_to_windows() {
     let seeds = std::env::var("NETMOD_TEST_WINDOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
     for seed in 1..=seeds {
         let (abi, ranks) = (Abi::ALL[seed as usize % 2], 1 + seed % 4);
-        for netmod in ["shm,tcp", "tcp"] {
+        for (netmod, threads) in [("shm,tcp", "1"), ("shm,tcp", "4"), ("tcp", "3")] {
             let program = prefix().compiled_for(abi, "windows_random.c");
             let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
-            job.env("NETMOD", netmod).args([&seed.to_string(), "40"]);
+            job.env("NETMOD", netmod).args([&seed.to_string(), "40", threads]);
             run(&mut job).expect_ok("windows_random", ranks);
         }
     }
