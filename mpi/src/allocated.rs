@@ -58,7 +58,9 @@ impl Allocated {
         }
         let Some(memory) = self.segment(if room <= SMALL { SEGMENT } else { room }) else {
             if !std::mem::replace(&mut self.told, true) {
-                tracing::warn!("windows of memory that MPI_Alloc_mem gives from now on need the target's progress");
+                tracing::warn!(
+                    "windows of memory that MPI_Alloc_mem gives from now on need the target's progress"
+                );
             }
             return None;
         };
@@ -76,7 +78,9 @@ impl Allocated {
     /// Makes a segment, or tells the log why there is none.
     fn segment(&self, len: usize) -> Option<SharedMemory> {
         if self.segments.len() >= MOST {
-            tracing::info!("{MOST} shared segments of MPI_Alloc_mem are in use, which is all that there can be");
+            tracing::info!(
+                "{MOST} shared segments of MPI_Alloc_mem are in use, which is all that there can be"
+            );
             return None;
         }
         let made = SharedMemory::create(len);

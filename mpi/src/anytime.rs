@@ -25,12 +25,7 @@ pub struct Anytime {
 impl Anytime {
     /// Creates the objects of a process whose error codes are `codes`.
     pub fn new(codes: Arc<Codes>) -> Anytime {
-        Anytime {
-            codes,
-            infos: Mutex::default(),
-            errhandlers: Mutex::default(),
-            allocated: Mutex::default(),
-        }
+        Anytime { codes, infos: Mutex::default(), errhandlers: Mutex::default(), allocated: Mutex::default() }
     }
 
     /// The error codes.

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static int called, deleted;
 
@@ -86,6 +87,37 @@ static void allocated(int rank, int size)
             CHECK(MPI_Free_mem(part[k]) == MPI_SUCCESS);
         }
     }
+}
+
+/* Processes that share a lock all the time do not keep another one from having it alone. */
+static void fairness(int rank)
+{
+    int i, done = 0, exclusive = 0;
+    int *memory;
+    MPI_Request request;
+    MPI_Win win;
+
+    MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    if (rank == 0) {
+        for (i = 0; i < 50; i++) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+            exclusive++;
+            MPI_Win_unlock(0, win);
+            usleep(100);
+        }
+        MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(exclusive == 50);
+    } else {
+        MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        while (!done) {
+            MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+            usleep(100 * rank);
+            MPI_Win_unlock(0, win);
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        }
+    }
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS);
 }
 
 static void settings(MPI_Win win)
@@ -197,6 +229,7 @@ int main(int argc, char **argv)
     CHECK(pairs[1].value == (rank == 0 ? 0 : rank - 1) && pairs[1].index == (rank == 0 ? 0 : rank - 1));
 
     allocated(rank, size);
+    fairness(rank);
     /* Two windows at once. */
     CHECK(MPI_Win_create(sum, sizeof sum, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &other) == MPI_SUCCESS);
     MPI_Win_fence(MPI_MODE_NOPRECEDE, other);

@@ -1,17 +1,16 @@
 //! Accumulations: the elements of a window's memory combined with those of an origin.
 //!
 //! Elements of 1, 2, 4 or 8 bytes at a place of their alignment are changed by the processor's
-//! atomic operations, one by one. All others (pairs, complex and long numbers, elements at odd
-//! places) are changed under a lock of the memory. The type and the place of an element decide, so
-//! all who access it at the same time choose alike.
+//! atomic operations, one by one, if they are few. All others (many at once, pairs, complex and
+//! long numbers, elements at odd places) are changed while nobody else changes the memory.
 
 #![allow(unsafe_code)]
 
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use netmod_core::Segment;
 use netmod_core::buf::IoVec;
+use netmod_core::{RxBytes, Segment};
 
 use crate::datatype::basic::{Basic, Kind, Repr};
 use crate::error::{Class, MpiError, Result};
@@ -21,28 +20,67 @@ use crate::op::{Builtin, Kernel, kernel};
 const LONGEST: usize = 32;
 /// Runs of the target that are looked up at once.
 const RUNS: usize = 32;
+/// Longest accumulation in bytes that is done by atomic operations, though it could be done alone.
+const SHORT: usize = 128;
+/// Bytes that are changed at once while the memory is locked, so that others get their turn.
+const PIECE: usize = 256 << 10;
 
-/// The lock of memory for elements that the processor has no atomic operation for.
+/// The means by which accumulations on the memory of one process exclude each other.
 pub(super) trait Exclusion {
-    /// Waits for the lock.
+    /// Waits until elements may be changed by the processor's atomic operations.
     ///
     /// # Errors
-    /// If its holder is lost and the lock cannot be taken over.
+    /// If the process that has the memory alone is lost, and it cannot be taken over.
+    fn begin_short(&mut self) -> Result<()>;
+
+    /// Ends what [`Exclusion::begin_short`] has begun.
+    fn end_short(&mut self);
+
+    /// Waits for the memory alone.
+    ///
+    /// # Errors
+    /// As [`Exclusion::begin_short`].
     fn lock(&mut self) -> Result<()>;
 
-    /// Gives the lock back.
+    /// Gives the memory back.
     fn unlock(&mut self);
 }
 
-/// No lock: nobody else changes the memory at the same time.
+/// No exclusion: nobody else changes the memory at the same time.
 pub(super) struct NoLock;
 
 impl Exclusion for NoLock {
+    fn begin_short(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn end_short(&mut self) {}
+
     fn lock(&mut self) -> Result<()> {
         Ok(())
     }
 
     fn unlock(&mut self) {}
+}
+
+/// The place for what was there before.
+pub(super) enum Old<'a> {
+    /// Nobody asks for it.
+    Dropped,
+    /// It is appended to bytes.
+    Bytes(&'a mut Vec<u8>),
+    /// It is the program's buffer.
+    Room(&'a mut Segment),
+}
+
+impl Old<'_> {
+    fn take(&mut self, bytes: &[u8]) {
+        match self {
+            Old::Dropped => {}
+            Old::Bytes(all) => all.extend_from_slice(bytes),
+            Old::Room(room) => _ = room.unpack(RxBytes::from_slice(bytes)),
+        }
+    }
 }
 
 /// The change of an element.
@@ -110,89 +148,93 @@ impl Accumulation {
             && at.addr().is_multiple_of(size)
     }
 
-    /// Changes the elements of a place, and appends what was there to `old`.
+    /// Returns true if all elements of a place are few, and changed by atomic operations.
+    #[inline]
+    fn is_short(&self, target: &Segment) -> bool {
+        let is_few = target.remaining() <= SHORT;
+        if let Some((at, len)) = target.as_contig() {
+            return is_few && len > 0 && self.is_atomic(at);
+        }
+        let mut runs = [IoVec::EMPTY; RUNS];
+        let (n, bytes) = if is_few { target.next_iovecs(usize::MAX, &mut runs) } else { (0, 0) };
+        n > 0 && bytes == target.remaining() && runs[..n].iter().all(|run| self.is_atomic(run.base))
+    }
+
+    /// Changes the elements of a place, and leaves what was there in `old`.
     ///
     /// # Errors
     /// As [`Exclusion::lock`].
     pub(super) fn run(
         &self,
         target: &mut Segment,
-        operand: &[u8],
-        mut old: Option<&mut Vec<u8>>,
+        mut operand: &[u8],
+        mut old: Old<'_>,
         exclusion: &mut impl Exclusion,
     ) -> Result<()> {
-        let size = self.basic.size;
-        if size == 0 {
+        if self.basic.size == 0 {
             return Ok(());
         }
-        let mut operands = operand.chunks_exact(size);
-        let mut runs = [IoVec::EMPTY; RUNS];
-        let mut is_locked = false;
-        while target.remaining() >= size {
-            let (n, _) = target.next_iovecs(usize::MAX, &mut runs);
-            let mut moved = 0;
-            for run in &runs[..n] {
-                // An element with a gap lies in two runs, or begins in the middle of one: those are
-                // done one by one.
-                let has_gap = self.basic.extent() != size;
-                let count = if has_gap { 1 } else { run.len / size };
-                for i in 0..count {
-                    let at = run.base.wrapping_add(i * size);
-                    let operand = operands.next().unwrap_or(&[]);
-                    if !self.is_atomic(at) && !is_locked {
-                        exclusion.lock()?;
-                        is_locked = true;
-                    }
-                    // SAFETY: the element is within the target's memory.
-                    unsafe { self.element(at, operand, old.as_deref_mut()) };
-                }
-                moved += count * size;
-                if has_gap || count * size < run.len {
-                    break;
-                }
-            }
+        if self.is_short(target) {
+            exclusion.begin_short()?;
+            self.each(target, &mut operand, &mut old);
+            exclusion.end_short();
+            return Ok(());
+        }
+        while target.remaining() >= self.basic.size {
+            exclusion.lock()?;
+            let moved = self.alone(target, &mut operand, &mut old);
+            exclusion.unlock();
             if moved == 0 {
                 break;
             }
             target.advance(moved);
         }
-        if is_locked {
-            exclusion.unlock();
-        }
         Ok(())
     }
 
-    /// Changes the elements of memory that nobody else changes at the same time, and appends what
-    /// was there to `old`.
-    pub(super) fn run_alone(&self, target: &mut Segment, operand: &[u8], mut old: Option<&mut Vec<u8>>) {
-        let size = self.basic.size;
-        if self.basic.extent() != size || size == 0 {
-            // Elements with gaps are few, and done one by one: nobody waits for the lock.
-            let _ = self.run(target, operand, old, &mut NoLock);
-            return;
-        }
-        let mut rest = operand;
-        let mut runs = [IoVec::EMPTY; RUNS];
-        while target.remaining() >= size {
-            let (n, bytes) = target.next_iovecs(usize::MAX, &mut runs);
-            for run in &runs[..n] {
-                // SAFETY: the run is memory of the window, which only this thread changes.
-                let memory = unsafe { core::slice::from_raw_parts_mut(run.base, run.len) };
-                if let Some(old) = old.as_deref_mut() {
-                    old.extend_from_slice(memory);
-                }
-                let (part, behind) = rest.split_at(run.len.min(rest.len()));
-                rest = behind;
-                let memory = &mut memory[..part.len()];
-                match self.change {
-                    Change::Keep => {}
-                    Change::Replace => memory.copy_from_slice(part),
-                    Change::Add => self.sum(part, memory),
-                    Change::Combine(kernel) => kernel.combine(part, memory),
-                }
+    /// Changes a few elements by atomic operations.
+    fn each(&self, target: &Segment, operand: &mut &[u8], old: &mut Old<'_>) {
+        let (size, mut runs) = (self.basic.size, [IoVec::EMPTY; RUNS]);
+        let (n, _) = target.next_iovecs(usize::MAX, &mut runs);
+        for run in &runs[..n] {
+            for i in 0..run.len / size {
+                let (part, behind) = operand.split_at(size.min(operand.len()));
+                *operand = behind;
+                // SAFETY: the element is within the target's memory, at a place of its alignment.
+                let was = unsafe { self.element(run.base.wrapping_add(i * size), part) };
+                old.take(&was[..size]);
             }
-            target.advance(bytes);
         }
+    }
+
+    /// Changes elements of memory that nobody else changes at the same time, as many as are changed
+    /// at once; returns their bytes.
+    fn alone(&self, target: &Segment, operand: &mut &[u8], old: &mut Old<'_>) -> usize {
+        let (size, mut runs) = (self.basic.size, [IoVec::EMPTY; RUNS]);
+        let (n, bytes) = target.next_iovecs(PIECE / size * size, &mut runs);
+        if self.basic.extent() != size {
+            // An element with a gap lies in two runs, or begins in the middle of one.
+            let (part, behind) = operand.split_at(size.min(operand.len()));
+            *operand = behind;
+            // SAFETY: the element is within the target's memory.
+            unsafe { self.element_with_gap(runs[0].base, part, old) };
+            return size;
+        }
+        for run in &runs[..n] {
+            // SAFETY: the run is memory of the window, which only this thread changes.
+            let memory = unsafe { core::slice::from_raw_parts_mut(run.base, run.len) };
+            old.take(memory);
+            let (part, behind) = operand.split_at(run.len.min(operand.len()));
+            *operand = behind;
+            let memory = &mut memory[..part.len()];
+            match self.change {
+                Change::Keep => {}
+                Change::Replace => memory.copy_from_slice(part),
+                Change::Add => self.sum(part, memory),
+                Change::Combine(kernel) => kernel.combine(part, memory),
+            }
+        }
+        bytes
     }
 
     /// Adds elements to others.
@@ -203,37 +245,30 @@ impl Accumulation {
         }
     }
 
-    /// Changes one element; its memory is locked unless the change is atomic.
+    /// Changes one element by an atomic operation; returns what was there.
+    ///
+    /// # Safety
+    /// The element at `at` must be memory, at a place of its alignment.
+    #[inline]
+    unsafe fn element(&self, at: *mut u8, operand: &[u8]) -> [u8; 8] {
+        let mut was = [0; 8];
+        // SAFETY: the caller's memory.
+        unsafe {
+            match self.basic.size {
+                1 => was[..1].copy_from_slice(&change_u8(at, operand, self.change)),
+                2 => was[..2].copy_from_slice(&change_u16(at, operand, self.change)),
+                4 => was[..4].copy_from_slice(&change_u32(at, operand, self.change)),
+                _ => was = change_u64(at, operand, self.change),
+            }
+        }
+        was
+    }
+
+    /// Changes one element that has a gap, whose memory nobody else changes.
     ///
     /// # Safety
     /// The element at `at` must be memory.
-    #[inline]
-    unsafe fn element(&self, at: *mut u8, operand: &[u8], old: Option<&mut Vec<u8>>) {
-        // SAFETY: the caller's memory, at a place of the type's alignment.
-        unsafe {
-            if self.is_atomic(at) {
-                let mut was = [0; 8];
-                let n = self.basic.size;
-                match n {
-                    1 => was[..1].copy_from_slice(&change_u8(at, operand, self.change)),
-                    2 => was[..2].copy_from_slice(&change_u16(at, operand, self.change)),
-                    4 => was[..4].copy_from_slice(&change_u32(at, operand, self.change)),
-                    _ => was = change_u64(at, operand, self.change),
-                }
-                if let Some(old) = old {
-                    old.extend_from_slice(&was[..n]);
-                }
-            } else {
-                self.element_under_lock(at, operand, old);
-            }
-        }
-    }
-
-    /// Changes one element whose memory is locked.
-    ///
-    /// # Safety
-    /// As for [`Accumulation::element`].
-    unsafe fn element_under_lock(&self, at: *mut u8, operand: &[u8], old: Option<&mut Vec<u8>>) {
+    unsafe fn element_with_gap(&self, at: *mut u8, operand: &[u8], old: &mut Old<'_>) {
         let (basic, mut own) = (self.basic, [0; LONGEST]);
         let extent = basic.extent();
         for part in parts(basic) {
@@ -242,9 +277,7 @@ impl Accumulation {
                 ptr::copy_nonoverlapping(at.wrapping_add(part.at), own[part.at..].as_mut_ptr(), part.len)
             };
         }
-        if let Some(old) = old {
-            parts(basic).for_each(|part| old.extend_from_slice(&own[part.at..part.at + part.len]));
-        }
+        parts(basic).for_each(|part| old.take(&own[part.at..part.at + part.len]));
         let mut other = [0; LONGEST];
         for part in parts(basic) {
             let Some(bytes) = operand.get(part.packed..part.packed + part.len) else { return };
@@ -264,28 +297,35 @@ impl Accumulation {
 
     /// Changes a single element that the processor has atomic operations for, and fetches what was
     /// there. Returns false if it is no such element: then nothing was done.
+    ///
+    /// # Errors
+    /// As [`Exclusion::begin_short`].
     #[inline]
-    pub(super) fn one(&self, target: &Segment, operand: &Segment, result: &mut Segment) -> bool {
+    pub(super) fn one(
+        &self,
+        target: &Segment,
+        operand: &Segment,
+        result: &Segment,
+        exclusion: &mut impl Exclusion,
+    ) -> Result<bool> {
         let size = self.basic.size;
         let (Some((at, n)), Some((from, m)), Some((to, room))) =
             (target.as_contig(), operand.as_contig(), result.as_contig())
         else {
-            return false;
+            return Ok(false);
         };
         if n != size || room != size || !self.is_atomic(at) || m != size && !self.only_reads() {
-            return false;
+            return Ok(false);
         }
+        exclusion.begin_short()?;
         // SAFETY: all three have the bytes of an element; the target's place is aligned.
         unsafe {
             let operand = if m == 0 { &[][..] } else { core::slice::from_raw_parts(from, m) };
-            match size {
-                1 => ptr::copy_nonoverlapping(change_u8(at, operand, self.change).as_ptr(), to, 1),
-                2 => ptr::copy_nonoverlapping(change_u16(at, operand, self.change).as_ptr(), to, 2),
-                4 => ptr::copy_nonoverlapping(change_u32(at, operand, self.change).as_ptr(), to, 4),
-                _ => ptr::copy_nonoverlapping(change_u64(at, operand, self.change).as_ptr(), to, 8),
-            }
+            let was = self.element(at, operand);
+            ptr::copy_nonoverlapping(was.as_ptr(), to, size);
         }
-        true
+        exclusion.end_short();
+        Ok(true)
     }
 }
 
@@ -379,22 +419,31 @@ pub(super) fn compare_and_swap(
     if n != size || expected.len() != size || new.len() != size {
         return Err(MpiError::new(Class::INTERN, "an element of another size is to be swapped"));
     }
+    let is_atomic = matches!(size, 1 | 2 | 4 | 8) && at.addr().is_multiple_of(size);
+    if is_atomic {
+        exclusion.begin_short()?
+    } else {
+        exclusion.lock()?
+    }
     // SAFETY: the element is lent to the operation, and both values have its bytes.
     unsafe {
         match size {
             1 => was[..1].copy_from_slice(&swap_u8(at, expected, new)),
-            2 if at.addr() % 2 == 0 => was[..2].copy_from_slice(&swap_u16(at, expected, new)),
-            4 if at.addr() % 4 == 0 => was[..4].copy_from_slice(&swap_u32(at, expected, new)),
-            8 if at.addr() % 8 == 0 => was[..8].copy_from_slice(&swap_u64(at, expected, new)),
+            2 if is_atomic => was[..2].copy_from_slice(&swap_u16(at, expected, new)),
+            4 if is_atomic => was[..4].copy_from_slice(&swap_u32(at, expected, new)),
+            8 if is_atomic => was[..8].copy_from_slice(&swap_u64(at, expected, new)),
             _ => {
-                exclusion.lock()?;
                 ptr::copy_nonoverlapping(at, was.as_mut_ptr(), size);
                 if was[..size] == *expected {
                     ptr::copy_nonoverlapping(new.as_ptr(), at, size);
                 }
-                exclusion.unlock();
             }
         }
+    }
+    if is_atomic {
+        exclusion.end_short()
+    } else {
+        exclusion.unlock()
     }
     Ok(Element { bytes: was, len: size })
 }

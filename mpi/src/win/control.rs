@@ -4,20 +4,24 @@
 //! Each process has a block of words. They are in memory that the processes of a node share, if
 //! they do, and otherwise in the process's own, where messages of the others use them.
 //!
-//! **Locks.** A word has the rank of the exclusive holder, plus one, in its upper half, and the
-//! number of those that share the lock in its lower half. To take and to give back is one atomic
-//! operation.
+//! **Locks.** A word is a lock that is given in the order of the requests (`tickets`).
+//!
+//! **Accumulations.** A word of each process locks its memory for long accumulations, and a note
+//! tells at whose memory it does short ones (`elements`).
 //!
 //! **Sleep.** Who is going to sleep for a lock notes it in its block and counts itself at the lock,
 //! then looks at the lock again. Who gives a lock back looks whether somebody is counted there, and
 //! if so takes the notes of the node and sends their owners a message each. Both sides' operations
 //! are sequentially consistent, so one of both sees the other.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use ch3_shim::shared_memory::SharedMemory;
-use std::sync::Arc;
+
+use super::elements;
+use super::tickets::{self, LockKind, Ticket};
 
 /// Words of a process: four pairs of cache lines.
 const BLOCK: usize = 64;
@@ -27,18 +31,10 @@ const SLEEPERS: usize = 8;
 const ELEMENTS: usize = 16;
 const ASLEEP: usize = 32;
 const WAKES: usize = 40;
+const SHORT: usize = 48;
 
 /// Bytes of the words of a process.
 pub(super) const BYTES: usize = BLOCK * 8;
-
-/// The kind of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LockKind {
-    /// Nobody else has the lock.
-    Exclusive,
-    /// Others may share it.
-    Shared,
-}
 
 /// The words of the processes of a node.
 #[derive(Debug)]
@@ -64,36 +60,28 @@ impl Control {
         }
     }
 
-    /// Takes the lock of a process for rank `me`, if it can be had now.
+    /// Asks for the lock of a process. Returns the ticket by which it is waited for if it cannot be
+    /// had at once.
     #[inline]
-    pub(super) fn try_lock(&self, process: usize, kind: LockKind, me: u32) -> bool {
-        let lock = self.word(process, LOCK);
-        match kind {
-            LockKind::Exclusive => {
-                let mine = u64::from(me + 1) << 32;
-                lock.compare_exchange(0, mine, SeqCst, Relaxed).is_ok()
-            }
-            LockKind::Shared => {
-                let mut now = lock.load(Relaxed);
-                while now >> 32 == 0 {
-                    match lock.compare_exchange_weak(now, now + 1, SeqCst, Relaxed) {
-                        Ok(_) => return true,
-                        Err(other) => now = other,
-                    }
-                }
-                false
-            }
-        }
+    pub(super) fn lock(&self, process: usize, kind: LockKind) -> Result<(), Ticket> {
+        tickets::ask(self.word(process, LOCK), kind)
+    }
+
+    /// Takes the lock of a process if it is the ticket's turn.
+    pub(super) fn try_enter(&self, process: usize, kind: LockKind, ticket: Ticket) -> bool {
+        tickets::try_enter(self.word(process, LOCK), kind, ticket)
     }
 
     /// Gives a lock back. Returns true if somebody may sleep for it.
     #[inline]
     pub(super) fn unlock(&self, process: usize, kind: LockKind) -> bool {
-        let lock = self.word(process, LOCK);
-        match kind {
-            LockKind::Exclusive => lock.store(0, SeqCst),
-            LockKind::Shared => _ = lock.fetch_sub(1, SeqCst),
-        }
+        tickets::leave(self.word(process, LOCK), kind);
+        self.has_sleepers(process)
+    }
+
+    /// Returns true if somebody may sleep for the lock of a process.
+    #[inline]
+    pub(super) fn has_sleepers(&self, process: usize) -> bool {
         self.word(process, SLEEPERS).load(SeqCst) > 0
     }
 
@@ -131,26 +119,42 @@ impl Control {
         self.word(process, WAKES).load(SeqCst)
     }
 
-    /// Takes the lock of a process's elements for rank `me` if it is free. Otherwise returns the
-    /// rank that has it.
+    /// Begins a short accumulation of process `me` of the node on a process's memory, unless that
+    /// is locked.
+    #[inline]
+    pub(super) fn begin_short(&self, me: usize, process: usize) -> bool {
+        elements::begin_short(self.word(me, SHORT), self.word(process, ELEMENTS), process)
+    }
+
+    /// Ends it.
+    #[inline]
+    pub(super) fn end_short(&self, me: usize) {
+        elements::end_short(self.word(me, SHORT));
+    }
+
+    /// Returns true if a process is at no short accumulation on the memory of another one.
+    #[inline]
+    pub(super) fn is_quiet(&self, process: usize, at: usize) -> bool {
+        elements::is_quiet(self.word(process, SHORT), at)
+    }
+
+    /// Locks a process's memory for a long accumulation of rank `me` if it is free. Otherwise
+    /// returns the rank that has it.
     #[inline]
     pub(super) fn try_lock_elements(&self, process: usize, me: u32) -> Result<(), u32> {
-        let lock = self.word(process, ELEMENTS);
-        let taken = lock.compare_exchange(0, u64::from(me) + 1, Acquire, Relaxed);
-        taken.map(|_| ()).map_err(|holder| (holder - 1) as u32)
+        elements::try_lock(self.word(process, ELEMENTS), me)
     }
 
-    /// Takes the lock of a process's elements from a rank that is lost. Returns false if another
-    /// one has it by now.
+    /// Takes the lock of a process's memory from a rank that is lost. Returns false if another one
+    /// has it by now.
     pub(super) fn take_elements_from(&self, process: usize, lost: u32, me: u32) -> bool {
-        let (lost, mine) = (u64::from(lost) + 1, u64::from(me) + 1);
-        self.word(process, ELEMENTS).compare_exchange(lost, mine, Acquire, Relaxed).is_ok()
+        elements::take_from(self.word(process, ELEMENTS), lost, me)
     }
 
-    /// Gives the lock of a process's elements back.
+    /// Gives the lock of a process's memory back.
     #[inline]
     pub(super) fn unlock_elements(&self, process: usize) {
-        self.word(process, ELEMENTS).store(0, Release);
+        elements::unlock(self.word(process, ELEMENTS));
     }
 }
 
@@ -162,18 +166,47 @@ mod tests {
     fn locks_exclude_and_share() {
         let control = Control::own();
         let (shared, exclusive) = (LockKind::Shared, LockKind::Exclusive);
-        assert!(control.try_lock(0, shared, 1) && control.try_lock(0, shared, 2));
-        assert!(!control.try_lock(0, exclusive, 3));
+        assert_eq!((control.lock(0, shared), control.lock(0, shared)), (Ok(()), Ok(())));
+        let ticket = control.lock(0, exclusive).unwrap_err();
         assert!(!control.unlock(0, shared) && !control.unlock(0, shared));
-        assert!(control.try_lock(0, exclusive, 3));
-        assert!(!control.try_lock(0, shared, 1) && !control.try_lock(0, exclusive, 1));
+        assert!(control.try_enter(0, exclusive, ticket));
+        let ticket = control.lock(0, shared).unwrap_err();
         control.begin_sleep(0);
         assert!(control.note_sleep(0) && !control.note_sleep(0));
         assert!(control.unlock(0, exclusive), "somebody sleeps for it");
         assert_eq!((control.take_sleepers(1), control.take_sleepers(1)), (vec![0], vec![]));
         assert_eq!(control.wakes(0), 1);
         control.end_sleep(0);
-        assert!(control.try_lock(0, shared, 0) && !control.unlock(0, shared));
+        assert!(control.try_enter(0, shared, ticket) && !control.unlock(0, shared));
+    }
+
+    #[test]
+    fn nobody_is_overtaken() {
+        use LockKind::{Exclusive, Shared};
+        let control = Control::own();
+        let (lock, enter) = (|kind| control.lock(0, kind), |kind, ticket| control.try_enter(0, kind, ticket));
+        // Up to where the counters wrap around.
+        for _ in 0..(1 << 21) - 2 {
+            assert_eq!(lock(Exclusive), Ok(()));
+            control.unlock(0, Exclusive);
+        }
+        assert_eq!((lock(Shared), lock(Shared)), (Ok(()), Ok(())));
+        let exclusive = lock(Exclusive).unwrap_err();
+        let shared = [lock(Shared).unwrap_err(), lock(Shared).unwrap_err()];
+        assert!(!enter(Shared, shared[0]), "an exclusive request came before");
+        control.unlock(0, Shared);
+        assert!(!enter(Exclusive, exclusive));
+        control.unlock(0, Shared);
+        assert!(enter(Exclusive, exclusive));
+        let last = lock(Exclusive).unwrap_err();
+        control.unlock(0, Exclusive);
+        assert!(!enter(Exclusive, last) && !enter(Shared, shared[1]));
+        assert!(enter(Shared, shared[0]) && enter(Shared, shared[1]));
+        control.unlock(0, Shared);
+        control.unlock(0, Shared);
+        assert!(enter(Exclusive, last));
+        control.unlock(0, Exclusive);
+        assert_eq!(lock(Exclusive), Ok(()));
     }
 
     #[test]
@@ -182,7 +215,10 @@ mod tests {
         assert_eq!(control.try_lock_elements(0, 5), Ok(()));
         assert_eq!(control.try_lock_elements(0, 6), Err(5));
         assert!(!control.take_elements_from(0, 4, 6) && control.take_elements_from(0, 5, 6));
+        assert!(!control.begin_short(0, 0) && control.is_quiet(0, 0));
         control.unlock_elements(0);
-        assert_eq!(control.try_lock_elements(0, 7), Ok(()));
+        assert!(control.begin_short(0, 0) && !control.is_quiet(0, 0));
+        control.end_short(0);
+        assert_eq!((control.is_quiet(0, 0), control.try_lock_elements(0, 7)), (true, Ok(())));
     }
 }

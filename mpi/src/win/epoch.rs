@@ -1,6 +1,6 @@
 //! Epochs: which accesses of this process a window allows.
 
-use super::control::LockKind;
+use super::tickets::LockKind;
 use crate::error::{Class, MpiError, Result};
 
 /// The access epoch of a process on a window.

@@ -1,57 +1,48 @@
-//! The lock of elements that the processor has no atomic operation for.
-
-use std::sync::Arc;
+//! The exclusion of accumulations on memory that several processes access.
 
 use ch3_shim::Vci;
 
 use super::apply::Exclusion;
-use super::control::Control;
 use super::object::Window;
 use crate::error::Result;
 
-/// Looks at the lock before a waiting thread lets another one have its core, and before it looks
-/// whether the holder is lost.
+/// Looks before a waiting thread lets another one have its core, and before it looks whether the
+/// process that it waits for is lost.
 const LOOKS: u32 = 64;
 const PATIENCE: u32 = 4096;
 
-/// The lock in the words of a process of the node.
+/// The exclusion by the words of the processes of the node.
 pub(super) struct InNode<'a> {
     vci: &'a mut Vci,
-    control: Arc<Control>,
+    window: &'a Window,
+    /// Place in the node of the process whose memory it is.
     process: usize,
-    me: u32,
-    /// Places in the job of the ranks of the window.
-    places: Arc<[u32]>,
+    /// Place in the node of this process.
+    here: usize,
 }
 
 impl InNode<'_> {
-    /// Returns the lock of the elements of a rank of the node.
-    pub(super) fn of<'a>(window: &Window, vci: &'a mut Vci, rank: u32) -> InNode<'a> {
-        InNode {
-            vci,
-            control: Arc::clone(&window.control),
-            process: window.targets[rank as usize].neighbour.unwrap_or(0),
-            me: window.me(),
-            places: Arc::clone(window.core.group().places()),
-        }
+    /// Returns the exclusion on the memory of a rank of the node.
+    #[inline]
+    pub(super) fn of<'a>(window: &'a Window, vci: &'a mut Vci, rank: u32) -> InNode<'a> {
+        let process = window.targets[rank as usize].neighbour.unwrap_or(0);
+        InNode { vci, window, process, here: window.own_place() }
     }
 
-    /// Takes the lock over if the process that has it has failed. What it was at is changed or not.
-    fn take_over(&mut self, holder: u32) -> Result<bool> {
-        self.vci.progress()?;
-        let place = self.places.get(holder as usize).copied();
-        let is_lost = self.vci.failed().iter().any(|f| Some(f.peer.rank) == place);
-        Ok(is_lost && self.control.take_elements_from(self.process, holder, self.me))
-    }
-}
-
-impl Exclusion for InNode<'_> {
-    fn lock(&mut self) -> Result<()> {
+    /// Waits until `done`, which is asked for a process that is lost, too, from time to time.
+    #[cold]
+    fn wait(&mut self, mut done: impl FnMut(&mut Self, Option<u32>) -> bool) -> Result<()> {
         let mut looks = 0u32;
-        while let Err(holder) = self.control.try_lock_elements(self.process, self.me) {
+        while !done(self, None) {
             looks = looks.wrapping_add(1);
-            if looks.is_multiple_of(PATIENCE) && self.take_over(holder)? {
-                break;
+            if looks.is_multiple_of(PATIENCE) {
+                self.vci.progress()?;
+                let members = self.window.core.group();
+                let lost: Vec<u32> =
+                    self.vci.failed().iter().filter_map(|f| members.rank(f.peer.rank)).collect();
+                if lost.into_iter().any(|rank| done(self, Some(rank))) {
+                    return Ok(());
+                }
             }
             if looks.is_multiple_of(LOOKS) {
                 std::thread::yield_now();
@@ -62,7 +53,60 @@ impl Exclusion for InNode<'_> {
         Ok(())
     }
 
+    /// Waits until the others are at no short accumulation on the memory.
+    fn wait_for_quiet(&mut self) -> Result<()> {
+        for process in 0..self.window.neighbours.len() {
+            if !self.window.control.is_quiet(process, self.process) {
+                let rank = self.window.neighbours[process];
+                self.wait(|this, lost| {
+                    lost == Some(rank) || this.window.control.is_quiet(process, this.process)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Exclusion for InNode<'_> {
+    #[inline]
+    fn begin_short(&mut self) -> Result<()> {
+        if self.window.control.begin_short(self.here, self.process) {
+            return Ok(());
+        }
+        let me = self.window.me();
+        self.wait(|this, lost| {
+            let control = &this.window.control;
+            if let Some(lost) = lost
+                && control.take_elements_from(this.process, lost, me)
+            {
+                // The elements that it was at are changed or not.
+                control.unlock_elements(this.process);
+            }
+            control.begin_short(this.here, this.process)
+        })
+    }
+
+    #[inline]
+    fn end_short(&mut self) {
+        self.window.control.end_short(self.here);
+    }
+
+    fn lock(&mut self) -> Result<()> {
+        let me = self.window.me();
+        if self.window.control.try_lock_elements(self.process, me).is_err() {
+            self.wait(|this, lost| {
+                let control = &this.window.control;
+                match lost {
+                    // The elements that it was at are changed or not.
+                    Some(lost) => control.take_elements_from(this.process, lost, me),
+                    None => control.try_lock_elements(this.process, me).is_ok(),
+                }
+            })?;
+        }
+        self.wait_for_quiet().inspect_err(|_| self.window.control.unlock_elements(self.process))
+    }
+
     fn unlock(&mut self) {
-        self.control.unlock_elements(self.process);
+        self.window.control.unlock_elements(self.process);
     }
 }

@@ -2,11 +2,11 @@
 
 use ch3_shim::{Request as Message, Vci};
 
-use super::control::LockKind;
 use super::epoch::{Access, Held};
 use super::moves::raised;
 use super::object::Window;
 use super::origin::judged;
+use super::tickets::{LockKind, Ticket};
 use super::wire::{Kind, Request};
 use crate::consts::{LOCK_EXCLUSIVE, LOCK_SHARED, MODE_NOCHECK, PROC_NULL};
 use crate::error::{Class, MpiError, Result};
@@ -34,29 +34,40 @@ impl Window {
         }
     }
 
-    /// Tries to lock a process of the node that is waited for. `sleeps`: this process is counted
-    /// among those that sleep for it.
-    fn try_lock(
+    /// Takes the lock of a process of the node if it is a ticket's turn. Those behind it that share
+    /// the lock may have it then, too, and are woken.
+    pub(super) fn try_enter(
         &mut self,
         vci: &mut Vci,
-        rank: u32,
+        process: usize,
         kind: LockKind,
-        sleeps: &mut bool,
-    ) -> Option<Result<()>> {
-        let process = self.targets[rank as usize].neighbour?;
-        let done = self.control.try_lock(process, kind, self.me()).then_some(Ok(()));
-        if done.is_none() && vci.is_going_to_sleep() {
-            if !std::mem::replace(sleeps, true) {
+        ticket: Ticket,
+    ) -> bool {
+        let done = self.control.try_enter(process, kind, ticket);
+        if done && kind == LockKind::Shared && self.control.has_sleepers(process) {
+            self.wake_sleepers(vci);
+        }
+        done
+    }
+
+    /// Tries to lock a process of the node that is waited for. Returns true if it is locked.
+    fn try_lock(&mut self, vci: &mut Vci, waiting: &mut InNodeLock) -> bool {
+        let InNodeLock { process, kind, ticket, .. } = *waiting;
+        if self.try_enter(vci, process, kind, ticket) {
+            if waiting.sleeps {
+                self.control.end_sleep(process);
+            }
+            return true;
+        }
+        if vci.is_going_to_sleep() {
+            if !std::mem::replace(&mut waiting.sleeps, true) {
                 self.control.begin_sleep(process);
             }
             if self.control.note_sleep(self.own_place()) {
                 vci.stay_awake();
             }
         }
-        if done.is_some() && std::mem::take(sleeps) {
-            self.control.end_sleep(process);
-        }
-        done
+        false
     }
 
     /// Asks those of the targets that were sent requests how these have ended.
@@ -220,7 +231,7 @@ impl Mpi {
         match begun {
             None => Ok(()),
             Some((target, kind, begun)) => {
-                self.end_lock(win, target, kind, begun)?;
+                self.end_locks(win, vec![begun])?;
                 self.on_window(win, |window, _| {
                     window.epochs.hold(target, Held { kind, is_real: true });
                     Ok(())
@@ -229,15 +240,23 @@ impl Mpi {
         }
     }
 
-    /// Waits for a lock that could not be had at once.
-    fn end_lock(&self, win: Win, target: u32, kind: LockKind, begun: Begun) -> Result<()> {
-        match begun {
-            Begun::Asked(answer) => self.wait_for_verdicts(win, vec![(target, answer)]),
-            Begun::InNode => {
-                let mut sleeps = false;
-                self.wait_on_window(win, |window, vci| window.try_lock(vci, target, kind, &mut sleeps))
+    /// Waits for locks that could not be had at once. Each one is taken when it is its turn, so
+    /// that none holds up others.
+    fn end_locks(&self, win: Win, all: Vec<Begun>) -> Result<()> {
+        let (mut near, mut asked) = (Vec::new(), Vec::new());
+        for begun in all {
+            match begun {
+                Begun::InNode(lock) => near.push(lock),
+                Begun::Asked(target, answer) => asked.push((target, answer)),
             }
         }
+        if !near.is_empty() {
+            self.wait_on_window(win, |window, vci| {
+                near.retain_mut(|lock| !window.try_lock(vci, lock));
+                near.is_empty().then_some(Ok(()))
+            })?;
+        }
+        if asked.is_empty() { Ok(()) } else { self.wait_for_verdicts(win, asked) }
     }
 
     /// Gives the lock of a target back, when all operations on it have ended (`MPI_Win_unlock`).
@@ -318,15 +337,15 @@ impl Mpi {
             let mut begun = Vec::new();
             let held = Held { kind: LockKind::Shared, is_real };
             for rank in 0..window.targets.len() as u32 {
-                if is_real && let Some(one) = window.ask_lock(vci, rank, LockKind::Shared)? {
-                    begun.push((rank, one));
+                if is_real {
+                    begun.extend(window.ask_lock(vci, rank, LockKind::Shared)?);
                 }
                 window.epochs.held[rank as usize] = Some(held);
             }
             window.epochs.access = Access::LockAll;
             Ok(begun)
         })?;
-        begun.into_iter().try_for_each(|(rank, one)| self.end_lock(win, rank, LockKind::Shared, one))
+        if begun.is_empty() { Ok(()) } else { self.end_locks(win, begun) }
     }
 
     /// Gives the locks of all processes back (`MPI_Win_unlock_all`).
@@ -465,9 +484,19 @@ const QUICK: u32 = 16;
 /// A lock that could not be had at once.
 enum Begun {
     /// It is a word of the node.
-    InNode,
+    InNode(InNodeLock),
     /// The target was asked for it.
-    Asked(Message),
+    Asked(u32, Message),
+}
+
+/// A lock of the node that is waited for.
+struct InNodeLock {
+    /// Place in the node of the process whose lock it is.
+    process: usize,
+    kind: LockKind,
+    ticket: Ticket,
+    /// True if this process is counted among those that sleep for it.
+    sleeps: bool,
 }
 
 impl Window {
@@ -488,8 +517,10 @@ impl Window {
 
     fn ask_lock(&mut self, vci: &mut Vci, target: u32, kind: LockKind) -> Result<Option<Begun>> {
         if let Some(process) = self.targets[target as usize].neighbour {
-            let done = self.control.try_lock(process, kind, self.me());
-            return Ok((!done).then_some(Begun::InNode));
+            let ticket = self.control.lock(process, kind).err();
+            return Ok(
+                ticket.map(|ticket| Begun::InNode(InNodeLock { process, kind, ticket, sleeps: false }))
+            );
         }
         let asked = match kind {
             LockKind::Exclusive => Kind::LockExclusive,
@@ -497,7 +528,7 @@ impl Window {
         };
         let answer = self.ask(vci, target, asked)?;
         self.targets[target as usize].is_dirty = false;
-        Ok(Some(Begun::Asked(answer)))
+        Ok(Some(Begun::Asked(target, answer)))
     }
 
     /// Gives back a lock in the node.

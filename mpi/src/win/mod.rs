@@ -1,16 +1,19 @@
 //! Windows: memory of a process that others read, write and combine with theirs.
 //!
 //! See docs/windows.md for the design. `reach` has the ways to a process's memory; `memory` and
-//! `apply` touch what is accessed by loads and stores. `control` has the
-//! words by which processes of a node synchronize. `origin` executes operations on memory that this
-//! process can access, and sends requests (`wire`) for other memory; `server` executes those that
-//! come, in the order of `queue`. `epoch` knows what is allowed. `make`, `moves`, `lock`, `sync`
-//! and `settings` are MPI's functions.
+//! `apply` touch what is accessed by loads and stores. `control` has the words by which processes
+//! of a node synchronize: locks (`tickets`) and the exclusion of accumulations (`elements`).
+//! `origin` executes operations on memory that this process can access, and sends requests (`wire`)
+//! for other memory; `server` executes those that come, in the order of `queue`. `epoch` knows what
+//! is allowed. `make`, `moves`, `lock`, `sync` and `settings` are MPI's functions.
 //!
 //! All state of a window is under the library's lock, and so is the execution of its operations.
 
 mod apply;
 mod control;
+#[cfg(test)]
+mod control_model;
+mod elements;
 mod epoch;
 mod exclusion;
 mod hints;
@@ -25,6 +28,12 @@ mod reach;
 mod server;
 mod settings;
 mod sync;
+mod tickets;
 mod wire;
+
+/// The atomics of `tickets` and `elements`; loom's in their model.
+mod words {
+    pub(super) use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 pub(crate) use object::Wins;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ch3_shim::{Failed, RawReq, Request as Message, Vci};
 use netmod_core::{RxBytes, Segment};
 
-use super::apply::{self, Accumulation, NoLock};
+use super::apply::{self, Accumulation, NoLock, Old};
 use super::exclusion::InNode;
 use super::memory;
 use super::object::{Flavor, Pending, Window};
@@ -148,7 +148,7 @@ impl Window {
             (_, Some(mut target)) => {
                 target.truncate(data.total());
                 memory::with_bytes(data, |bytes| {
-                    self.apply(vci, elements.rank, accumulation, &mut target, bytes, None)
+                    self.apply(vci, elements.rank, accumulation, &mut target, bytes, Old::Dropped)
                 })
             }
             (at, None) if data.total() > 0 => {
@@ -180,14 +180,18 @@ impl Window {
         }
         match self.locate(elements)? {
             (_, Some(mut target)) => {
-                if accumulation.one(&target, &data, &mut result) {
-                    return Ok(None);
+                let is_done = match self.is_direct(elements.rank) {
+                    true => {
+                        accumulation.one(&target, &data, &result, &mut InNode::of(self, vci, elements.rank))
+                    }
+                    false => accumulation.one(&target, &data, &result, &mut NoLock),
+                };
+                if !is_done? {
+                    memory::with_bytes(data, |bytes| {
+                        let old = Old::Room(&mut result);
+                        self.apply(vci, elements.rank, accumulation, &mut target, bytes, old)
+                    })?;
                 }
-                let mut old = Vec::new();
-                memory::with_bytes(data, |bytes| {
-                    self.apply(vci, elements.rank, accumulation, &mut target, bytes, Some(&mut old))
-                })?;
-                result.unpack(RxBytes::from_slice(&old));
                 Ok(None)
             }
             (at, None) if elements.bytes() > 0 => {
@@ -208,14 +212,11 @@ impl Window {
         accumulation: Accumulation,
         target: &mut Segment,
         data: &[u8],
-        old: Option<&mut Vec<u8>>,
+        old: Old<'_>,
     ) -> Result<()> {
         match self.is_direct(rank) {
             true => accumulation.run(target, data, old, &mut InNode::of(self, vci, rank)),
-            false => {
-                accumulation.run_alone(target, data, old);
-                Ok(())
-            }
+            false => accumulation.run(target, data, old, &mut NoLock),
         }
     }
 

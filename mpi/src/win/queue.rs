@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use ch3_shim::Request as Message;
 
+use super::tickets::Ticket;
 use super::wire::Request;
 
 /// A request that waits for its turn.
@@ -13,6 +14,8 @@ pub(super) struct Waiting {
     pub body: Vec<u8>,
     /// The message that it comes in, if it is not here.
     pub apart: Option<Message>,
+    /// The ticket by which the lock is waited for.
+    pub ticket: Option<Ticket>,
 }
 
 /// The requests of one process.

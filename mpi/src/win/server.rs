@@ -7,12 +7,12 @@
 use ch3_shim::{ANY_SOURCE, Request as Message, Vci};
 use netmod_core::{RxBytes, Segment};
 
-use super::apply::{self, Accumulation, NoLock};
-use super::control::LockKind;
+use super::apply::{self, Accumulation, NoLock, Old};
 use super::exclusion::InNode;
 use super::memory;
 use super::object::Window;
 use super::queue::{Origin, Waiting};
+use super::tickets::{LockKind, Ticket};
 use super::wire::{self, ANSWER, DATA, HEADER, Kind, REQUEST, ROOM, Request};
 use crate::datatype::basic::{Basic, basic};
 use crate::error::{Class, MpiError, Result};
@@ -85,13 +85,13 @@ impl Window {
             if body.len() as u64 != length {
                 return Err(MpiError::new(Class::INTERN, "its data has another length than it says"));
             }
-            return Ok((rank, Waiting { request, body: body.to_vec(), apart: None }));
+            return Ok((rank, Waiting { request, body: body.to_vec(), apart: None, ticket: None }));
         }
         let length = usize::try_from(length).map_err(|_| MpiError::new(Class::INTERN, "it is too long"))?;
         let room = vec![0; length];
         let apart =
             vci.irecv(room, source, DATA, self.core.inn).map_err(|e| Box::<MpiError>::from(e.error))?;
-        Ok((rank, Waiting { request, body: Vec::new(), apart: Some(apart) }))
+        Ok((rank, Waiting { request, body: Vec::new(), apart: Some(apart), ticket: None }))
     }
 
     /// Executes a request, or puts it behind those of its origin that wait.
@@ -158,12 +158,15 @@ impl Window {
                 Err(_) => return None,
             }
         }
-        let Waiting { request, body, .. } = &waiting;
+        let Waiting { request, body, ticket, .. } = &mut waiting;
         if let Kind::LockExclusive | Kind::LockShared = request.kind {
-            let kind = lock_kind(request.kind);
-            if !self.control.try_lock(self.own_place(), kind, rank) {
-                // One that waits for a lock and has failed must not get it.
-                return if self.lost(vci, |r| r == rank).is_some() { None } else { Some(waiting) };
+            if !self.lock_for(vci, lock_kind(request.kind), ticket) {
+                return Some(waiting);
+            }
+            // One that waits for a lock and has failed must not keep it.
+            if self.lost(vci, |r| r == rank).is_some() {
+                self.unlock_word(vci, self.me(), lock_kind(request.kind));
+                return None;
             }
         }
         if let Err(e) = self.execute(vci, rank, request, body) {
@@ -171,6 +174,18 @@ impl Window {
             *failed = if *failed == 0 { e.class.0 } else { *failed };
         }
         None
+    }
+
+    /// Takes this process's lock for an origin. Returns false if that has to wait, by its ticket.
+    fn lock_for(&mut self, vci: &mut Vci, kind: LockKind, ticket: &mut Option<Ticket>) -> bool {
+        let me = self.own_place();
+        match ticket {
+            Some(ticket) => self.try_enter(vci, me, kind, *ticket),
+            None => {
+                *ticket = self.control.lock(me, kind).err();
+                ticket.is_none()
+            }
+        }
     }
 
     fn execute(&mut self, vci: &mut Vci, rank: u32, request: &Request, body: &[u8]) -> Result<()> {
@@ -186,10 +201,10 @@ impl Window {
                 self.answer(vci, rank, data);
                 return done;
             }
-            Kind::Accumulate => self.combine(vci, request, described, data, None)?,
+            Kind::Accumulate => self.combine(vci, request, described, data, Old::Dropped)?,
             Kind::GetAccumulate => {
                 let mut old = Vec::new();
-                let done = self.combine(vci, request, described, data, Some(&mut old));
+                let done = self.combine(vci, request, described, data, Old::Bytes(&mut old));
                 self.answer(vci, rank, old);
                 return done;
             }
@@ -229,7 +244,7 @@ impl Window {
         request: &Request,
         described: &[u8],
         data: &[u8],
-        old: Option<&mut Vec<u8>>,
+        old: Old<'_>,
     ) -> Result<()> {
         let op = Builtin::of(Op(0x5800_0000 | u32::from(request.op)));
         let op = op.ok_or_else(|| MpiError::new(Class::OP, "a request has an operation that is none"))?;
@@ -238,10 +253,7 @@ impl Window {
         let me = self.me();
         match self.is_direct(me) {
             true => accumulation.run(&mut target, data, old, &mut InNode::of(self, vci, me)),
-            false => {
-                accumulation.run_alone(&mut target, data, old);
-                Ok(())
-            }
+            false => accumulation.run(&mut target, data, old, &mut NoLock),
         }
     }
 

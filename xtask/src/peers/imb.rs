@@ -3,7 +3,7 @@
 use super::cells::Figure;
 
 /// Columns of a table that are of use.
-const COLUMNS: [&str; 3] = ["t[usec]", "t_max[usec]", "Msg/sec"];
+const COLUMNS: [&str; 4] = ["t[usec]", "t_max[usec]", "Msg/sec", "t_pure[usec]"];
 
 /// Returns the arguments that run benchmarks with messages of `2^first` to `2^last` bytes.
 ///
@@ -126,7 +126,9 @@ mod tests {
     #[test]
     fn the_mode_of_one_sided_benchmarks_is_told() {
         let table = |mode| {
-            format!("# Benchmarking Unidir_put \n#\n#    MODE: {mode} \n#\n #bytes #repetitions t[usec]\n 8 100 0.03\n\n")
+            format!(
+                "# Benchmarking Unidir_put \n#\n#    MODE: {mode} \n#\n #bytes #repetitions t[usec]\n 8 100 0.03\n\n"
+            )
         };
         let figures = parse(&[table("NON-AGGREGATE"), table("AGGREGATE")].concat()).expect("tables");
         let names: Vec<_> = figures.iter().map(|figure| figure.operation.as_str()).collect();

@@ -12,12 +12,12 @@ use crate::command::output;
 use crate::figures::median;
 use crate::progress::Progress;
 
-/// The word that chooses this comparison. `windows:TEXT` chooses the benchmarks with a text in their
-/// names.
+/// The word that chooses this comparison. `windows:TEXT` chooses the benchmarks with a text in
+/// their names.
 pub(crate) const NAME: &str = "windows";
 
 /// The benchmarks of two ranks.
-const BENCHMARKS: [&str; 18] = [
+const BENCHMARKS: [&str; 17] = [
     "Unidir_put",
     "Unidir_get",
     "Bidir_put",
@@ -34,8 +34,7 @@ const BENCHMARKS: [&str; 18] = [
     "Get_accumulate",
     FETCH,
     "Compare_and_swap",
-    "Get_local",
-    "Get_all_local",
+    "Truly_passive_put",
 ];
 const FETCH: &str = "Fetch_and_op";
 /// The libraries in turn.
@@ -171,7 +170,10 @@ impl Windows {
             let failed = rows.iter().filter(|row| row.verdict() == Verdict::Failed).count();
             let mean = (rows.iter().map(|row| row.judged().ln()).sum::<f64>() / rows.len() as f64).exp();
             let worst = rows.iter().map(|row| row.judged()).fold(0.0, f64::max);
-            format!("{name}: geometric mean {mean:.2}, worst {worst:.2}, {failed} of {} cells fail", rows.len())
+            format!(
+                "{name}: geometric mean {mean:.2}, worst {worst:.2}, {failed} of {} cells fail",
+                rows.len()
+            )
         };
         let mut names: Vec<&str> = self.rows.iter().map(|row| row.operation.as_str()).collect();
         names.dedup();
