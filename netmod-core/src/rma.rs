@@ -1,10 +1,12 @@
 //! One-sided transfers, for netmods that have them; large-message transfer is built on this.
 
+mod atomic;
 mod regions;
 
 use core::fmt;
 use std::borrow::Cow;
 
+pub use atomic::{AtomicArgs, AtomicOp, Atomics, Coherence, RmaAtomic, Word};
 pub use regions::{Region, RegionError, RegionKind, Regions, Remote};
 
 use crate::buf::RmaBuf;
@@ -19,6 +21,8 @@ pub enum Access {
     RemoteRead,
     /// Peers write it (Put mode, the receiver's buffer).
     RemoteWrite,
+    /// Peers read and write it, and change it by atomic operations (the memory of a window).
+    RemoteAll,
     /// Only local operations use it.
     Local,
 }
@@ -30,6 +34,7 @@ impl Access {
             Access::Local => 0,
             Access::RemoteRead => 1,
             Access::RemoteWrite => 2,
+            Access::RemoteAll => 3,
         }
     }
 
@@ -39,8 +44,14 @@ impl Access {
             0 => Some(Access::Local),
             1 => Some(Access::RemoteRead),
             2 => Some(Access::RemoteWrite),
+            3 => Some(Access::RemoteAll),
             _ => None,
         }
+    }
+
+    /// Returns true if a registration for this purpose permits an operation that needs `other`.
+    pub fn permits(self, other: Access) -> bool {
+        self == other || (self == Access::RemoteAll && other != Access::Local)
     }
 }
 
@@ -137,9 +148,9 @@ pub struct RmaOp<'a> {
     pub op: u64,
 }
 
-/// The limits of a transfer.
+/// The abilities of one-sided transfers, and their limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RmaLimits {
+pub struct RmaCaps {
     /// Most bytes in one put or get.
     pub max_op: usize,
     /// Most bytes registered at once; larger buffers are registered window by window (COOKIE).
@@ -149,6 +160,11 @@ pub struct RmaLimits {
     pub max_registered: usize,
     /// True if the target must make progress for the operation to complete.
     pub target_progress: bool,
+    /// Number of this process's device that the VC uses. A registration for one VC serves all VCs
+    /// of the same netmod and device.
+    pub device: u32,
+    /// The atomic operations, as far as this side knows: the peer has to have them, too.
+    pub atomics: Atomics,
 }
 
 /// The availability of one kind of transfer.
@@ -200,11 +216,13 @@ impl RmaUse {
     }
 }
 
-/// Put and get on registered memory. A netmod that has it returns it from [`crate::Module::rma`].
+/// Put, get and atomic operations on registered memory. A netmod that has them returns itself from
+/// [`crate::Module::rma`].
 ///
 /// A registration lives from [`Rma::register`] to [`Rma::deregister`]; it is never cached beyond.
 /// [`crate::Event::RmaDone`] reports the end of an operation, even a failed one; after it the
-/// netmod no longer accesses the memory.
+/// netmod no longer accesses the memory, and what was put or changed is in the peer's memory.
+/// Operations that are in flight at the same time have no order.
 ///
 /// A netmod that ends, by [`crate::Module::finalize`] or a drop, deregisters everything, and waits
 /// as [`Rma::deregister`] does, because the memory is freed right after that.
@@ -219,8 +237,9 @@ pub trait Rma {
     /// Returns why there are none, and will be none, as one human-readable line.
     fn usable(&mut self, core: &Core, vc: VcId) -> Result<RmaUse, Cow<'static, str>>;
 
-    /// Returns the limits on this VC.
-    fn limits(&self, core: &Core, vc: VcId) -> RmaLimits;
+    /// Returns what it can do on this VC, and its limits. The answer does not change while the VC
+    /// is connected.
+    fn caps(&self, core: &Core, vc: VcId) -> RmaCaps;
 
     /// Registers memory, under the contract of [`crate::buf`] until it is deregistered.
     ///
@@ -262,6 +281,22 @@ pub trait Rma {
     /// Fails if nothing was started; no event follows then. A netmod without get returns
     /// [`crate::VcErrorKind::Unsupported`].
     fn get(&mut self, core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError>;
+
+    /// Starts an atomic operation on a word of the peer's registration.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing was started; no event follows then. An operation that is not among
+    /// [`RmaCaps::atomics`] is [`crate::VcErrorKind::Unsupported`].
+    fn atomic(&mut self, core: &mut Core, op: &RmaAtomic<'_>) -> Result<(), VcError>;
+
+    /// Returns true if everything that was started with the peer of a VC, or with all peers, has
+    /// ended. Call it again after a poll until it does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the VC is down, or not this netmod's; operations with its peer end with errors.
+    fn flush(&mut self, core: &mut Core, vc: Option<VcId>) -> Result<bool, VcError>;
 }
 
 #[cfg(test)]
@@ -283,9 +318,20 @@ mod tests {
 
     #[test]
     fn each_purpose_has_its_byte() {
-        for access in [Access::Local, Access::RemoteRead, Access::RemoteWrite] {
+        for access in [Access::Local, Access::RemoteRead, Access::RemoteWrite, Access::RemoteAll] {
             assert_eq!(Access::from_wire(access.to_wire()), Some(access));
         }
-        assert_eq!((3..=255).find_map(Access::from_wire), None);
+        assert_eq!((4..=255).find_map(Access::from_wire), None);
+    }
+
+    #[test]
+    fn memory_of_windows_permits_everything_but_local_use() {
+        let all = [Access::Local, Access::RemoteRead, Access::RemoteWrite, Access::RemoteAll];
+        for access in all {
+            for needs in all {
+                let window = access == Access::RemoteAll && needs != Access::Local;
+                assert_eq!(access.permits(needs), window || access == needs, "{access:?} {needs:?}");
+            }
+        }
     }
 }

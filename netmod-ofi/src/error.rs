@@ -51,6 +51,9 @@ pub enum FabricError {
     /// Every key that the provider allows has a registration.
     #[error("all keys that the provider allows are in use")]
     NoKey,
+    /// The memory of an atomic operation is too short, or not aligned.
+    #[error("an atomic operation has less than three aligned words of local memory")]
+    NoScratch,
     /// The system gives no random numbers.
     #[error("no random numbers for a key: {0}")]
     Random(getrandom::Error),

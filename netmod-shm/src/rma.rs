@@ -16,7 +16,7 @@ mod both;
 
 use std::borrow::Cow;
 
-use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
+use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaAtomic, RmaCaps};
 use netmod_core::{Core, Event, IoVec, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::netmod::ShmNetmod;
@@ -211,8 +211,8 @@ impl Rma for ShmNetmod {
         tested.map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
     }
 
-    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
-        self.transfers.regions.limits(false)
+    fn caps(&self, _core: &Core, _vc: VcId) -> RmaCaps {
+        self.transfers.regions.caps(false)
     }
 
     fn register(
@@ -237,7 +237,7 @@ impl Rma for ShmNetmod {
             transfers.numbers += 1;
             number = transfers.numbers;
             transfers.places |= 1 << free;
-            transfers.read |= u64::from(access == Access::RemoteRead) << free;
+            transfers.read |= u64::from(access.permits(Access::RemoteRead)) << free;
             if let Some(word) = segment.region(segment.me(), free) {
                 region::open(word, number);
             }
@@ -263,6 +263,17 @@ impl Rma for ShmNetmod {
 
     fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
         self.start(op, Attach::Read)
+    }
+
+    fn atomic(&mut self, _core: &mut Core, op: &RmaAtomic<'_>) -> Result<(), VcError> {
+        let text = "cross-memory attach has no atomic operations; map the memory into both processes instead";
+        Err(VcError::new(VcErrorKind::Unsupported, self.vcs.get(op.vc).map(|l| l.peer), text))
+    }
+
+    fn flush(&mut self, _core: &mut Core, vc: Option<VcId>) -> Result<bool, VcError> {
+        let Some(vc) = vc else { return Ok(self.transfers.running.is_empty()) };
+        self.transfer_peer(vc)?;
+        Ok(!self.transfers.running.iter().any(|t| t.vc == vc))
     }
 }
 

@@ -110,6 +110,9 @@ pub enum PortError {
     /// A transfer is longer than a work request can be.
     #[error("a transfer is longer than 4 GiB")]
     LongTransfer,
+    /// The device has no such atomic operation.
+    #[error("verbs adds and compares-and-swaps words of 64 bits, and has no other atomic operation")]
+    NoAtomic,
     /// The address was removed.
     #[error("the address is not known any more")]
     AddressUnknown,

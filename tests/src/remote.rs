@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use netmod_core::rma::{Access, RegionId, RemoteKey, RmaLimits};
+use netmod_core::rma::{Access, Atomics, RegionId, RemoteKey, RmaAtomic, RmaCaps};
 use netmod_core::{Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 /// Registered regions and their purposes; shared with the test.
@@ -57,8 +57,9 @@ impl Rma for Remote {
         Ok(RmaUse::ALL)
     }
 
-    fn limits(&self, _: &Core, _: VcId) -> RmaLimits {
-        RmaLimits { max_op: 100_000, max_registered: 1 << 20, target_progress: false }
+    fn caps(&self, _: &Core, _: VcId) -> RmaCaps {
+        let (max_op, max_registered) = (100_000, 1 << 20);
+        RmaCaps { max_op, max_registered, target_progress: false, device: 0, atomics: Atomics::NONE }
     }
 
     fn register(
@@ -95,5 +96,13 @@ impl Rma for Remote {
 
     fn get(&mut self, _: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
         self.start(op)
+    }
+
+    fn atomic(&mut self, _: &mut Core, _: &RmaAtomic<'_>) -> Result<(), VcError> {
+        Err(VcError::new(VcErrorKind::Unsupported, None, "the script has no atomic operations"))
+    }
+
+    fn flush(&mut self, _: &mut Core, vc: Option<VcId>) -> Result<bool, VcError> {
+        Ok(!self.ends.iter().any(|end| vc.is_none() || end.vc() == vc))
     }
 }

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::{Access, RegionId, RmaLimits, RmaOp};
+use super::{Access, Atomics, RegionId, RmaAtomic, RmaCaps, RmaOp};
 use crate::buf::{RmaBuf, RmaPart};
 use crate::error::{VcError, VcErrorKind};
 use crate::peer::PeerName;
@@ -135,7 +135,7 @@ impl Remote {
     pub fn at(&self, access: Access, at: usize, len: usize) -> Result<u64, RegionError> {
         let end = (at as u64).checked_add(len as u64);
         let is_inside = end.is_some_and(|end| end <= self.len) && self.base.checked_add(self.len).is_some();
-        if !is_inside || self.access != access {
+        if !is_inside || !self.access.permits(access) {
             return Err(RegionError::OutsideRemote);
         }
         Ok(self.base + at as u64)
@@ -161,11 +161,12 @@ impl<X> Regions<X> {
         Regions { all: Slab::new(), used: [0; 2], max, settings }
     }
 
-    /// Returns the limits of a netmod whose operations may have any length.
-    pub fn limits(&self, target_progress: bool) -> RmaLimits {
+    /// Returns the capabilities of a netmod that has one device, whose operations may have any
+    /// length and none of which is atomic.
+    pub fn caps(&self, target_progress: bool) -> RmaCaps {
         let most = isize::MAX as usize;
         let max_registered = if self.max > 0 { self.max } else { most };
-        RmaLimits { max_op: most, max_registered, target_progress }
+        RmaCaps { max_op: most, max_registered, target_progress, device: 0, atomics: Atomics::NONE }
     }
 
     /// Checks that `len` bytes more may be registered.
@@ -254,6 +255,34 @@ impl<X> Regions<X> {
         let local = region.part(op.at, op.len).ok_or(RegionError::OutsideLocal)?;
         Ok((local, address))
     }
+
+    /// Checks an atomic operation against both regions as [`Regions::check`] does.
+    ///
+    /// # Errors
+    ///
+    /// Says which of the two regions does not permit it, also if a place in it is not a multiple of
+    /// the word's size.
+    pub fn check_atomic(
+        &self,
+        atomic: &RmaAtomic<'_>,
+        remote: &Remote,
+        is_usable: impl FnOnce(&X) -> bool,
+    ) -> Result<u64, RegionError> {
+        let &RmaAtomic { vc, local, at, key, remote_at, op, .. } = atomic;
+        let size = atomic.args.word.size();
+        let address = remote.at(Access::RemoteAll, remote_at, size)?;
+        let whole = RmaOp { vc, local, at, key, remote_at, len: 0, op };
+        self.check(&whole, Access::RemoteAll, remote, is_usable)?;
+        let scratch = self.get(local).and_then(|region| region.part(at, RmaAtomic::LOCAL));
+        if !scratch.is_some_and(|scratch| (scratch.as_ptr() as usize).is_multiple_of(8)) {
+            return Err(RegionError::OutsideLocal);
+        }
+        // The device's addresses may begin at 0 in each region, so the offset counts, too.
+        if !address.is_multiple_of(size as u64) || !remote_at.is_multiple_of(size) {
+            return Err(RegionError::OutsideRemote);
+        }
+        Ok(address)
+    }
 }
 
 #[cfg(test)]
@@ -276,7 +305,7 @@ mod tests {
     fn each_half_of_the_limit_is_counted_by_itself() {
         let mut regions = Regions::new(200, "NETMOD_X");
         let (local, peers) = (Access::Local, [Access::RemoteRead, Access::RemoteWrite]);
-        assert_eq!(regions.limits(true).max_registered, 200);
+        assert_eq!(regions.caps(true).max_registered, 200);
         let id = regions.insert(memory(60), peers[0], ());
         assert_eq!(regions.admit(41, peers[1]).map_err(|e| e.kind()), Err(VcErrorKind::Resource));
         assert!(regions.admit(usize::MAX, local).is_err() && regions.admit(100, local).is_ok());
@@ -316,6 +345,36 @@ mod tests {
         assert!(matches!(beyond, Err(RegionError::OutsideRemote)), "beyond the addresses");
         let other = regions.check(&op(id, 0, 0, 1), Access::RemoteWrite, &remote, |own| *own == 8);
         assert!(matches!(other, Err(RegionError::NotRegistered)), "of another connection");
+    }
+
+    #[test]
+    fn atomic_operations_need_a_window_and_aligned_places() {
+        use super::super::{AtomicArgs, AtomicOp, Word};
+        let mut regions = Regions::new(0, "");
+        let mem = memory(71);
+        let first = mem.as_ptr().align_offset(8);
+        let id = regions.insert(mem, Access::Local, ());
+        let check = |word, at, remote_at, access| {
+            let args = AtomicArgs { op: AtomicOp::Add, word, operand: 1, comparand: 0, fetches: true };
+            let vc = VcId::from_wire(1 << 32);
+            let at = first.saturating_add(at);
+            let op = RmaAtomic { vc, local: id, at, key: &KEY, remote_at, args, op: 0 };
+            regions.check_atomic(&op, &Remote { base: 4096, len: 16, access }, |()| true)
+        };
+        assert_eq!(check(Word::U64, 40, 8, Access::RemoteAll), Ok(4104));
+        assert_eq!(check(Word::U32, 0, 12, Access::RemoteAll), Ok(4108));
+        for (word, remote_at) in [(Word::U64, 4), (Word::U32, 2), (Word::U64, 16), (Word::I64, 9)] {
+            let refused = check(word, 0, remote_at, Access::RemoteAll);
+            assert_eq!(refused, Err(RegionError::OutsideRemote), "{word:?} {remote_at}");
+        }
+        for at in [48, 4, usize::MAX - 7] {
+            let refused = check(Word::U64, at, 0, Access::RemoteAll);
+            assert_eq!(refused, Err(RegionError::OutsideLocal), "{at}");
+        }
+        for access in [Access::RemoteRead, Access::RemoteWrite, Access::Local] {
+            let refused = check(Word::U64, 0, 0, access);
+            assert_eq!(refused, Err(RegionError::OutsideRemote), "{access:?}");
+        }
     }
 
     #[test]

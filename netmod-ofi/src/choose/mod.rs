@@ -16,7 +16,7 @@ use core::fmt;
 use crate::config::OfiConfig;
 use libfabric_sys::Library;
 use libfabric_sys::consts::{
-    FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV,
+    FI_ASYNC_IOV, FI_ATOMIC, FI_CONTEXT, FI_CONTEXT2, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV,
     FI_NAMED_RX_CTX, FI_RMA, FI_RX_CQ_DATA, FI_THREAD_COMPLETION, FI_THREAD_DOMAIN,
 };
 use netmod_matching::Host;
@@ -150,13 +150,15 @@ pub fn contexts(cfg: &OfiConfig, facts: &Facts) -> Result<usize, Option<String>>
 }
 
 /// Returns the requests, the most demanding first: capabilities, modes of registration, threading.
-fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 9] {
+fn requests(cfg: &OfiConfig) -> [(u64, i32, i32); 11] {
     let messages = FI_MSG | FI_MULTI_RECV;
     let all = messages | FI_RMA;
     let shared = cfg.contexts > 1 && !cfg.disable_sep;
     let threading = if shared { FI_THREAD_COMPLETION } else { FI_THREAD_DOMAIN };
     [
         // Named contexts are useful for a plain endpoint, too: its peers may have them.
+        (all | FI_ATOMIC | FI_NAMED_RX_CTX, MrMode::HONOURED, threading),
+        (all | FI_ATOMIC, MrMode::HONOURED, FI_THREAD_DOMAIN),
         (all | FI_NAMED_RX_CTX, MrMode::HONOURED, threading),
         (all, MrMode::HONOURED, FI_THREAD_DOMAIN),
         // For providers from before the modes of registration were separate bits.

@@ -1,6 +1,6 @@
 use crate::config::OfiConfig;
 use libfabric_sys::consts::{
-    FI_MR_LOCAL, FI_MR_MMU_NOTIFY, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS, FI_RMA,
+    FI_ATOMIC, FI_MR_LOCAL, FI_MR_MMU_NOTIFY, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV, FI_ORDER_SAS, FI_RMA,
     FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
 };
 use libfabric_sys::version;
@@ -240,8 +240,13 @@ fn without_rma_a_provider_comes_after_its_equals() {
 #[test]
 fn more_is_asked_for_before_less() {
     let plain = requests(&OfiConfig::default());
-    assert!(plain[0].0 & FI_NAMED_RX_CTX != 0 && plain[1].0 | FI_NAMED_RX_CTX == plain[0].0);
-    assert!(plain[1].0 & FI_RMA != 0 && plain[8].0 & FI_RMA == 0);
+    for (named, without) in [(0, 1), (2, 3)] {
+        assert!(plain[named].0 & FI_NAMED_RX_CTX != 0);
+        assert_eq!(plain[without].0 | FI_NAMED_RX_CTX, plain[named].0);
+        // A provider without atomic operations is one all the same.
+        assert_eq!(plain[named].0 & FI_ATOMIC != 0, named == 0);
+    }
+    assert!(plain[3].0 & FI_RMA != 0 && plain[10].0 & FI_RMA == 0);
     assert!(plain.iter().all(|r| r.2 == FI_THREAD_DOMAIN));
     // Missing optional capabilities are no reason for rejection.
     for caps in [FI_MSG | FI_MULTI_RECV | FI_RMA, FI_MSG | FI_RMA] {
@@ -251,8 +256,11 @@ fn more_is_asked_for_before_less() {
     }
     // Contexts shared by threads are requested explicitly.
     let many = OfiConfig { contexts: 4, ..OfiConfig::default() };
-    assert_eq!(requests(&many)[0], (plain[0].0, plain[0].1, FI_THREAD_COMPLETION));
-    assert_eq!(requests(&many)[1..], plain[1..]);
+    for (i, request) in requests(&many).into_iter().enumerate() {
+        let shared = plain[i].0 & FI_NAMED_RX_CTX != 0;
+        let threading = if shared { FI_THREAD_COMPLETION } else { FI_THREAD_DOMAIN };
+        assert_eq!(request, (plain[i].0, plain[i].1, threading), "{i}");
+    }
     assert_eq!(requests(&OfiConfig { disable_sep: true, ..many }), plain);
 }
 

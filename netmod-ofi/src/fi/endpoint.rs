@@ -12,7 +12,9 @@ use libfabric_sys::call::*;
 use libfabric_sys::consts::*;
 use libfabric_sys::fid::{fid, fid_cq, fid_ep};
 use libfabric_sys::{Library, call};
+use netmod_core::rma::{AtomicArgs, Atomics};
 
+use super::atomic::{Scratch, Valid};
 use super::check;
 use super::shared::{self, ContextPair, Domain, DomainOptions};
 use super::traits::Traits;
@@ -39,6 +41,7 @@ pub(crate) struct Endpoint {
     cq: *mut fid_cq,
     fd: Option<RawFd>,
     traits: Traits,
+    atomics: Valid,
     /// Number of the context pair.
     number: usize,
     domain: Arc<Domain>,
@@ -84,7 +87,10 @@ impl Endpoint {
         // SAFETY: by contract.
         let (domain, number, pair) = unsafe { shared::join(lib, info, options)? };
         let ContextPair { tx, rx, cq, fd } = pair;
-        Ok(Endpoint { lib, tx, rx, cq, fd, traits: domain.traits().clone(), number, domain })
+        let traits = domain.traits().clone();
+        // SAFETY: the context is live and enabled.
+        let atomics = if traits.atomics { unsafe { Valid::of(tx) } } else { Valid::NONE };
+        Ok(Endpoint { lib, tx, rx, cq, fd, traits, atomics, number, domain })
     }
 
     /// Returns the provider's properties.
@@ -272,6 +278,32 @@ impl Endpoint {
         // one-element array.
         let rc = unsafe { fi_writemsg(self.tx, &raw const msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) };
         check(&self.lib, "fi_writemsg", rc as i64)
+    }
+
+    /// Returns the provider's atomic operations.
+    pub(crate) fn atomics(&self) -> Atomics {
+        self.atomics.fetching
+    }
+
+    /// Starts an atomic operation on a word of a peer's, given its address and key. Completes when
+    /// the word has changed.
+    ///
+    /// # Safety
+    /// Until the completion, the scratch is writable and used by nobody else, and the context is
+    /// lent. The descriptor is as for [`Endpoint::send`].
+    pub(crate) unsafe fn atomic(
+        &self,
+        scratch: Scratch,
+        desc: *mut c_void,
+        to: fi_addr_t,
+        remote: (u64, u64),
+        args: &AtomicArgs,
+        context: *mut c_void,
+    ) -> Result<(), Refused> {
+        self.is_open()?;
+        // SAFETY: by contract; the transmit context is live.
+        let (call, rc) = unsafe { self.atomics.post(self.tx, scratch, desc, to, remote, args, context) };
+        check(&self.lib, call, rc as i64)
     }
 
     /// Requests the cancellation of an operation. Its completion still comes.

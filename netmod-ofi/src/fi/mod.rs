@@ -3,6 +3,7 @@
 //! All unsafe code of the netmod is here. The interface is safe except for lent memory
 //! ([`netmod_core::buf`]), which stays lent until the operation's completion has been seen.
 
+pub(crate) mod atomic;
 pub(crate) mod endpoint;
 pub mod info;
 pub(crate) mod ops;

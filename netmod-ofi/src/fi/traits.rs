@@ -38,6 +38,8 @@ pub(crate) struct Traits {
     pub(crate) multi_recv: bool,
     /// True if there are one-sided transfers.
     pub(crate) rma: bool,
+    /// True if there are atomic operations.
+    pub(crate) atomics: bool,
     /// True if closing a registration stops a peer that is in the middle of a put.
     pub(crate) revokes_puts: bool,
     /// True if receive contexts of peers' scalable endpoints can be addressed.
@@ -82,6 +84,7 @@ impl Traits {
             shares_lines: shares_lines(&provider),
             multi_recv: caps & FI_MULTI_RECV != 0 && !wants_whole_buffers(&provider, library),
             rma: caps & FI_RMA != 0,
+            atomics: caps & (FI_RMA | FI_ATOMIC) == FI_RMA | FI_ATOMIC,
             revokes_puts: revokes_puts(&provider),
             names_contexts: caps & FI_NAMED_RX_CTX != 0 && domain.max_ep_rx_ctx > 1,
             wakes: wakes(&provider, library, |name| std::env::var(name).ok()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use netmod_core::{
     Card, CardWriter, Core, DataAvail, Engine, Event, GroupId, Header, Io, Module, Netmod, PacketFault,
-    PeerName, PollOrder, Pollers, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcId, VcLife,
+    PeerName, PollOrder, Pollers, ReqId, RxBytes, SendBuf, Time, Upper, Vc, VcError, VcId, VcLife,
 };
 use netmod_fake_fabric::{Control, Settings, World, library_path};
 use netmod_ofi::OfiConfig;
@@ -16,6 +16,8 @@ pub struct Layer {
     pub got: u32,
     pub terminated: bool,
     pub downs: Vec<String>,
+    /// Ends of one-sided operations, in their order.
+    pub ended: Vec<(u64, Result<(), VcError>)>,
 }
 
 // SAFETY: requests are finished when their data has moved, or the netmod has handed them back.
@@ -39,6 +41,7 @@ unsafe impl<N: Netmod> Upper<N> for Layer {
     fn on_event(&mut self, _: &mut Io<'_, N>, event: Event) {
         match event {
             Event::Terminated { .. } => self.terminated = true,
+            Event::RmaDone { op, result, .. } => self.ended.push((op, result)),
             Event::Down { error, .. } => self.downs.push(error.to_string()),
             _ => {}
         }
@@ -97,9 +100,14 @@ impl Pair {
 
     /// Sends a header followed by these bytes.
     pub fn send(&mut self, rank: usize, data: &'static [u8]) {
+        self.try_send(rank, data).expect("a VC that is up");
+    }
+
+    /// Sends a header followed by these bytes, if the VC is up.
+    pub fn try_send(&mut self, rank: usize, data: &'static [u8]) -> Result<(), VcError> {
         let Rank { engine, vc, .. } = &mut self.ranks[rank];
         let data = SendBuf::from_static(data);
-        engine.netmod.i_start_contig_msg(&mut engine.core, *vc, &[1; 32], data).expect("a VC that is up");
+        engine.netmod.i_start_contig_msg(&mut engine.core, *vc, &[1; 32], data).map(|_| ())
     }
 
     /// Lets simulated time pass.

@@ -141,7 +141,7 @@ fn only_so_many_bytes_are_registered() {
     let mut try_register = |p: &mut Pair, len: usize, access| {
         p.nets[0].register(&mut p.cores[0], p.vcs[0], lent(&mut mem[..len]), access).map(|(id, _)| id)
     };
-    assert_eq!(p.nets[0].limits(&p.cores[0], p.vcs[0]).max_registered, 100);
+    assert_eq!(p.nets[0].caps(&p.cores[0], p.vcs[0]).max_registered, 100);
     for access in [Access::RemoteRead, Access::Local] {
         let e = try_register(&mut p, 51, access).expect_err("too much");
         assert_eq!(e.kind(), VcErrorKind::Resource);

@@ -1,6 +1,6 @@
 //! Memory that is registered: what peers may put to, and what is put from.
 
-use netmod_core::rma::{self, Access, Region, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
+use netmod_core::rma::{self, Access, Region, RegionError, RegionId, Remote, RemoteKey, RmaCaps};
 use netmod_core::{IoVec, RmaBuf, RmaOp, VcError, VcId};
 
 /// The memory that the data of a chunk belongs to.
@@ -41,9 +41,9 @@ impl Regions {
         self.0.remove(region)
     }
 
-    /// Returns the limits of puts: any length, and any number of registered bytes.
-    pub(crate) fn limits(&self) -> RmaLimits {
-        self.0.limits(true)
+    /// Returns what puts can do: any length, and any number of registered bytes.
+    pub(crate) fn caps(&self) -> RmaCaps {
+        self.0.caps(true)
     }
 
     /// Checks a put; returns the peer's region, the offset there, and the local memory.

@@ -3,8 +3,8 @@
 use core::ptr::NonNull;
 use std::os::fd::{AsRawFd, RawFd};
 
-use hca::{self as hca, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
-use netmod_core::rma::Access;
+use hca::{self as hca, AtomicCap, Channel as _, Cq as _, Hca, Mr as _, SendOp, Sge, Srq as _};
+use netmod_core::rma::{Access, AtomicArgs, AtomicOp, Atomics, Coherence, Word};
 use netmod_core::{RmaBuf, RxBuf, RxBytes, Time, VcId};
 use netmod_framed::device::{self, Done, Lent, NewEndpoint, Oddities, Remote, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
@@ -61,12 +61,13 @@ impl<H: Hca> Port<H> {
         &mut self,
         to: u64,
         lent: &Lent<'_, Registration<H::Mr>>,
+        len: usize,
         op: SendOp,
         number: u64,
     ) -> Result<(), Refused> {
         self.alive()?;
         let lkey = lent.registration.map_or(0, |r| r.lkey);
-        let len = u32::try_from(lent.mem.len()).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
+        let len = u32::try_from(len.min(lent.mem.len())).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
         let sge = Sge { addr: lent.mem.as_ptr().expose_provenance() as u64, len, lkey };
         self.post(to, Request { op, payload: Payload::Registered(sge), what: What::Transfer { number } })
     }
@@ -298,6 +299,7 @@ impl<H: Hca> device::Port for Port<H> {
         let access = match access {
             Access::RemoteRead => hca::Access { remote_read: true, ..hca::Access::READ },
             Access::RemoteWrite => hca::Access { remote_write: true, ..hca::Access::LOCAL },
+            Access::RemoteAll => self.site.peers_access(),
             Access::Local => hca::Access::LOCAL,
         };
         // SAFETY: by the contract of `RmaBuf::new`, the memory stays lent until the netmod's
@@ -328,7 +330,7 @@ impl<H: Hca> device::Port for Port<H> {
         key: u64,
         number: u64,
     ) -> Result<(), Refused> {
-        self.transfer(from, &lent, SendOp::RdmaRead { addr: remote, rkey: key as u32 }, number)
+        self.transfer(from, &lent, lent.mem.len(), SendOp::RdmaRead { addr: remote, rkey: key as u32 }, number)
     }
 
     fn write(
@@ -339,7 +341,37 @@ impl<H: Hca> device::Port for Port<H> {
         key: u64,
         number: u64,
     ) -> Result<(), Refused> {
-        self.transfer(to, &lent, SendOp::RdmaWrite { addr: remote, rkey: key as u32 }, number)
+        self.transfer(to, &lent, lent.mem.len(), SendOp::RdmaWrite { addr: remote, rkey: key as u32 }, number)
+    }
+
+    fn atomics(&self) -> Atomics {
+        let coherence = match self.site.hca.device().atomics {
+            AtomicCap::None => return Atomics::NONE,
+            AtomicCap::Device => Coherence::Device,
+            AtomicCap::Global => Coherence::Processor,
+        };
+        [Word::U64, Word::I64].into_iter().fold(Atomics::new(coherence), |atomics, word| {
+            atomics.with(AtomicOp::Add, word).with(AtomicOp::CompareSwap, word)
+        })
+    }
+
+    fn atomic(
+        &mut self,
+        lent: Lent<'_, Self::Registration>,
+        to: u64,
+        remote: Remote,
+        args: &AtomicArgs,
+        number: u64,
+    ) -> Result<(), Refused> {
+        let (addr, rkey) = (remote.base, remote.key as u32);
+        let op = match args.op {
+            AtomicOp::Add => SendOp::FetchAdd { addr, rkey, add: args.operand },
+            AtomicOp::CompareSwap => {
+                SendOp::CompareSwap { addr, rkey, compare: args.comparand, swap: args.operand }
+            }
+            _ => return Err(Refused::Failed(PortError::NoAtomic)),
+        };
+        self.transfer(to, &lent, args.word.size(), op, number)
     }
 
     /// Cancels a transfer that waits to be posted again. Verbs can cancel posted requests only by

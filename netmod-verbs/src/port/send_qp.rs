@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use hca::{
-    Access, AhAttr, Data, Error, Hca, ModifyQp, Mtu, Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags,
+    AhAttr, Data, Error, Hca, ModifyQp, Mtu, Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags,
     SendOp, SendWr, Sge, SrqNum, To, ToRtr, ToRts, errno,
 };
 use netmod_core::VcId;
@@ -204,8 +204,7 @@ impl<H: Hca> SendQp<H> {
             made => Some(made),
         });
         let qp = made.unwrap_or_else(|| make(0))?;
-        let access =
-            Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
+        let access = site.peers_access();
         let (port, pkey_index) = (site.options.port, site.options.pkey_index);
         qp.modify(&ModifyQp::Init { port, pkey_index, access })?;
         let depth = qp.cap().max_send_wr.min(depth);

@@ -1,7 +1,7 @@
 //! Objects needed for making queue pairs: the device, its port, the completion queue, and the XRC
 //! domain if there is one.
 
-use hca::{AhAttr, GidKind, Hca, PortAttr};
+use hca::{Access, AhAttr, AtomicCap, GidKind, Hca, PortAttr};
 
 use super::Options;
 use crate::domain::Member;
@@ -39,6 +39,11 @@ impl<H: Hca> Site<H> {
     /// Returns device and port as settings name them.
     pub(super) fn name(&self) -> String {
         format!("{}:{}", self.hca.name(), self.options.port)
+    }
+
+    /// Returns the most that peers may do with this process's memory: all that the device can.
+    pub(super) fn peers_access(&self) -> Access {
+        Access { remote_atomic: self.hca.device().atomics != AtomicCap::None, ..Access::ALL }
     }
 
     /// Returns the route to a port.

@@ -1,7 +1,7 @@
 //! The XRC receiving QPs that this process holds: each held once, for as long as an endpoint needs
 //! it.
 
-use hca::{Access, AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
+use hca::{AhAttr, Hca, ModifyQp, Mtu, Qp as _, QpCap, QpInit, QpKind, QpNum, ToRtr};
 
 use super::send_qp::{READS, RNR_TIMER};
 use super::site::Site;
@@ -52,8 +52,7 @@ impl<H: Hca> Targets<H> {
         let xrcd = site.xrcd().ok_or(PortError::NoDomain)?;
         let init = QpInit { kind: QpKind::XrcTgt { xrcd }, cap: QpCap::default(), signal_all: false };
         let qp = site.hca.create_qp(&init)?;
-        let access =
-            Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: false };
+        let access = site.peers_access();
         let (port, pkey_index) = (site.options.port, site.options.pkey_index);
         qp.modify(&ModifyQp::Init { port, pkey_index, access })?;
         let rtr = ToRtr {

@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 use std::os::fd::RawFd;
 
-use netmod_core::rma::Access;
+use netmod_core::rma::{Access, AtomicArgs, Atomics};
 use netmod_core::{Card, CardError, CardWriter, PeerName, RmaBuf, RmaPart, RxBuf, RxBytes, Time, VcId};
 
 use crate::conn::LocalTerms;
@@ -485,6 +485,25 @@ pub trait Port: Debug + Send {
         to: u64,
         remote: u64,
         key: u64,
+        number: u64,
+    ) -> Result<(), Refused<Self::Error>>;
+
+    /// Returns the atomic operations that the device has.
+    fn atomics(&self) -> Atomics;
+
+    /// Starts an atomic operation on a peer's word. The lent memory is [`RmaAtomic::LOCAL`] bytes
+    /// at a multiple of 8, whose first become the old value, if it is wanted.
+    ///
+    /// # Errors
+    /// If nothing was started.
+    ///
+    /// [`RmaAtomic::LOCAL`]: netmod_core::rma::RmaAtomic::LOCAL
+    fn atomic(
+        &mut self,
+        lent: Lent<'_, Self::Registration>,
+        to: u64,
+        remote: Remote,
+        args: &AtomicArgs,
         number: u64,
     ) -> Result<(), Refused<Self::Error>>;
 

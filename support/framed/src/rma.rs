@@ -1,4 +1,4 @@
-//! One-sided transfers: registrations, and puts and gets in parts.
+//! One-sided transfers: registrations, puts and gets in parts, atomic operations.
 //!
 //! A registration lives as long as the transfer that it is for; nothing is cached. Where the device
 //! does not want local memory registered, it is not. Transfers longer than the device or [`PART`]
@@ -7,13 +7,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use netmod_core::rma::{Access, RegionError, RegionId, Remote, RemoteKey, RmaLimits};
+use netmod_core::rma::{
+    Access, AtomicArgs, RegionError, RegionId, Remote, RemoteKey, RmaAtomic, RmaCaps,
+};
 use netmod_core::{Ability, Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
 use crate::device::{self, Device, Lent, Port, Refused};
 use crate::netmod::FrameNetmod;
-use crate::transfers::{Handle, Key, Registered, Transfer, TransferKind};
+use crate::transfers::{Handle, Key, Moves, Registered, Transfer, TransferKind};
 
 /// Most bytes that one operation moves.
 const PART: usize = 16 << 20;
@@ -45,33 +47,42 @@ impl<D: Device> FrameNetmod<D> {
         Ok(open.dest)
     }
 
+    /// Returns the peer's registration that a key describes.
+    fn peer_key(&self, vc: VcId, key: &RemoteKey) -> Result<Key, VcError> {
+        Key::parse(key).ok_or_else(|| RegionError::ForeignKey.of(self.links.get(vc).map(|l| l.peer)))
+    }
+
     fn start(&mut self, op: &RmaOp<'_>, access: Access) -> Result<(), VcError> {
-        let vc = op.vc;
-        let dest = self.transfer_way(vc)?;
-        let peer = self.links.get(vc).map(|l| l.peer);
-        let key = Key::parse(op.key).ok_or_else(|| RegionError::ForeignKey.of(peer))?;
+        let dest = self.transfer_way(op.vc)?;
+        let key = self.peer_key(op.vc, op.key)?;
         let checked = self.transfers.regions.check(op, access, &key.remote, |own| own.port == dest.port);
-        let (_, remote) = checked.map_err(|e| e.of(peer))?;
+        let (_, remote) = checked.map_err(|e| e.of(self.links.get(op.vc).map(|l| l.peer)))?;
+        let moves = if access == Access::RemoteRead { Moves::Get } else { Moves::Put };
+        self.begin(op, moves, dest, device::Remote { key: key.key, base: remote });
+        Ok(())
+    }
+
+    /// Begins a transfer whose regions permit it.
+    fn begin(&mut self, op: &RmaOp<'_>, moves: Moves, dest: Dest, to: device::Remote) {
         let transfer = Transfer {
-            vc,
+            vc: op.vc,
             op: op.op,
-            access,
+            moves,
             region: op.local,
             dest,
             at: op.at,
             left: op.len,
-            remote,
-            key: key.key,
+            remote: to.base,
+            key: to.key,
             under_way: 0,
             waits: false,
             failed: None,
         };
         let number = self.transfers.running.insert(transfer);
-        if let Some(l) = self.links.get_mut(vc) {
+        if let Some(l) = self.links.get_mut(op.vc) {
             l.traffic.transfers += 1;
         }
         self.go_on(number);
-        Ok(())
     }
 
     /// Starts what is left of a transfer, as far as the device takes it.
@@ -82,17 +93,24 @@ impl<D: Device> FrameNetmod<D> {
                 return self.settle_transfer(number);
             }
             let Some(port) = self.ports.get_mut(t.dest.port) else { return };
-            let len = t.left.min(PART).min(port.max_transfer());
+            let len = match t.moves {
+                Moves::Atomic(_) => t.left,
+                Moves::Put | Moves::Get => t.left.min(PART).min(port.max_transfer()),
+            };
             let region = self.transfers.regions.get_mut(t.region);
             let Some((mem, region)) = region.and_then(|r| r.part_and_own(t.at, len)) else {
                 t.failed = Some(RegionError::Ended.of(None));
                 continue;
             };
             let lent = Lent { mem, registration: region.registration.as_ref() };
-            let started = if t.access == Access::RemoteRead {
-                port.read(lent, t.dest.addr, t.remote, t.key, number.to_wire())
-            } else {
-                port.write(lent, t.dest.addr, t.remote, t.key, number.to_wire())
+            let (to, wire) = (t.dest.addr, number.to_wire());
+            let started = match &t.moves {
+                Moves::Get => port.read(lent, to, t.remote, t.key, wire),
+                Moves::Put => port.write(lent, to, t.remote, t.key, wire),
+                Moves::Atomic(args) => {
+                    let remote = device::Remote { key: t.key, base: t.remote };
+                    port.atomic(lent, to, remote, args, wire)
+                }
             };
             match started {
                 Ok(()) => {
@@ -245,9 +263,12 @@ impl<D: Device> Rma for FrameNetmod<D> {
         Ok(RmaUse { puts, is_put_to: puts, ..RmaUse::ALL })
     }
 
-    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
+    fn caps(&self, _core: &Core, vc: VcId) -> RmaCaps {
         // No device can be relied on to make progress by itself, whatever it claims.
-        self.transfers.regions.limits(true)
+        let caps = self.transfers.regions.caps(true);
+        let Some(dest) = self.links.get(vc).and_then(|l| l.open).map(|open| open.dest) else { return caps };
+        let atomics = self.ports.get(dest.port).map_or(caps.atomics, Port::atomics);
+        RmaCaps { device: dest.port as u32, atomics, ..caps }
     }
 
     fn register(
@@ -308,5 +329,33 @@ impl<D: Device> Rma for FrameNetmod<D> {
 
     fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
         self.start(op, Access::RemoteRead)
+    }
+
+    fn atomic(&mut self, _core: &mut Core, op: &RmaAtomic<'_>) -> Result<(), VcError> {
+        let &RmaAtomic { vc, local, at, key, remote_at, args, op: number } = op;
+        let dest = self.transfer_way(vc)?;
+        let peer = self.links.get(vc).map(|l| l.peer);
+        if !self.ports.get(dest.port).is_some_and(|port| port.atomics().has(args.op, args.word)) {
+            let AtomicArgs { op, word, .. } = args;
+            let text = format!(
+                "{} has no atomic operation {op:?} on words of type {word:?} on this connection; \
+                 send a message to the owner of the word instead",
+                D::WORDS.what
+            );
+            return Err(VcError::new(VcErrorKind::Unsupported, peer, text));
+        }
+        let there = self.peer_key(vc, key)?;
+        let checked =
+            self.transfers.regions.check_atomic(op, &there.remote, |own| own.port == dest.port);
+        let base = checked.map_err(|e| e.of(peer))?;
+        let whole = RmaOp { vc, local, at, key, remote_at, len: RmaAtomic::LOCAL, op: number };
+        self.begin(&whole, Moves::Atomic(args), dest, device::Remote { key: there.key, base });
+        Ok(())
+    }
+
+    fn flush(&mut self, _core: &mut Core, vc: Option<VcId>) -> Result<bool, VcError> {
+        let Some(vc) = vc else { return Ok(!self.transfers.are_running()) };
+        self.transfer_way(vc)?;
+        Ok(self.links.get(vc).is_none_or(|l| l.traffic.transfers == 0))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use netmod_core::rma::{Access, RegionId, Regions, Remote, RemoteKey};
+use netmod_core::rma::{Access, AtomicArgs, RegionId, Regions, Remote, RemoteKey};
 use netmod_core::{Slab, VcError, VcId};
 
 use crate::book::Dest;
@@ -44,12 +44,21 @@ pub(crate) enum TransferKind {}
 
 pub(crate) type Handle<K> = netmod_core::slab::Handle<K>;
 
-/// A put or get under way.
+/// The operations of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moves {
+    Put,
+    Get,
+    /// One operation on a word of the peer's.
+    Atomic(AtomicArgs),
+}
+
+/// A put, get or atomic operation under way.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) vc: VcId,
     pub(crate) op: u64,
-    pub(crate) access: Access,
+    pub(crate) moves: Moves,
     pub(crate) region: RegionId,
     pub(crate) dest: Dest,
     /// Offset in the region of what has not been started.

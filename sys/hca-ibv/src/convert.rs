@@ -6,7 +6,7 @@ use core::mem::offset_of;
 use core::ptr::null_mut;
 
 use hca::{
-    Access, AhAttr, AltPath, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp, Mtu,
+    Access, AhAttr, AltPath, AtomicCap, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp, Mtu,
     PathMigState, PortAttr, PortState, QpCap, QpKindOf, QpState, RecvWr, SendOp, SendWr, Sge, Status, To,
     errno,
 };
@@ -284,7 +284,12 @@ pub(crate) fn device(attr: &ibv_device_attr) -> DeviceAttr {
         max_srq_sge: count(attr.max_srq_sge),
         max_qp_rd_atom: byte(attr.max_qp_rd_atom),
         max_qp_init_rd_atom: byte(attr.max_qp_init_rd_atom),
-        atomics: attr.atomic_cap != IBV_ATOMIC_NONE,
+        atomics: match attr.atomic_cap {
+            IBV_ATOMIC_HCA => AtomicCap::Device,
+            IBV_ATOMIC_GLOB => AtomicCap::Global,
+            // A capability that is unknown cannot be relied on.
+            _ => AtomicCap::None,
+        },
         path_migration: attr.device_cap_flags & IBV_DEVICE_AUTO_PATH_MIG != 0,
         xrc_claimed: attr.device_cap_flags & IBV_DEVICE_XRC != 0,
     }

@@ -434,7 +434,7 @@ fn limits_of_a_device_are_not_confused() {
         max_srq_sge: 13,
         max_qp_rd_atom: 14,
         max_qp_init_rd_atom: 255,
-        atomics: true,
+        atomics: AtomicCap::Device,
         path_migration: true,
         xrc_claimed: true,
     };
@@ -442,6 +442,10 @@ fn limits_of_a_device_are_not_confused() {
     (attr.atomic_cap, attr.device_cap_flags, attr.max_ah) =
         (IBV_ATOMIC_NONE, !(IBV_DEVICE_XRC | IBV_DEVICE_AUTO_PATH_MIG), -1);
     let other = device(&attr);
-    assert_eq!((other.atomics, other.xrc_claimed, other.max_ah), (false, false, 0));
+    assert_eq!((other.atomics, other.xrc_claimed, other.max_ah), (AtomicCap::None, false, 0));
     assert!(!other.path_migration);
+    for (code, expected) in [(IBV_ATOMIC_GLOB, AtomicCap::Global), (7, AtomicCap::None)] {
+        attr.atomic_cap = code;
+        assert_eq!(device(&attr).atomics, expected, "{code}");
+    }
 }

@@ -35,13 +35,24 @@ pub struct DeviceAttr {
     pub max_qp_rd_atom: u8,
     /// Maximum number of outstanding reads and atomics with a queue pair as their initiator.
     pub max_qp_init_rd_atom: u8,
-    /// True if the device has atomic operations.
-    pub atomics: bool,
+    /// The atomic operations of the device.
+    pub atomics: AtomicCap,
     /// True if queue pairs can have alternate paths (`IBV_DEVICE_AUTO_PATH_MIG`).
     pub path_migration: bool,
     /// True if the device's capability bits claim XRC. Unreliable: only [`crate::Hca::open_xrcd`]
     /// tells.
     pub xrc_claimed: bool,
+}
+
+/// The accesses that a device's atomic operations are atomic with (`enum ibv_atomic_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicCap {
+    /// There are no atomic operations.
+    None,
+    /// Those of the same device.
+    Device,
+    /// All accesses to the memory, also those of processors.
+    Global,
 }
 
 /// State of a port (`ibv_query_port(3)`).

@@ -35,7 +35,7 @@ mod qp;
 mod work;
 
 pub use address::{AhAttr, Gid, GidEntry, GidKind, GlobalRoute};
-pub use attr::{DeviceAttr, LinkLayer, Mtu, PortAttr, PortState};
+pub use attr::{AtomicCap, DeviceAttr, LinkLayer, Mtu, PortAttr, PortState};
 pub use completion::{Completed, Completion, Status};
 pub use error::{Errno, Error, PostError, errno};
 pub use event::AsyncEvent;

@@ -303,6 +303,96 @@ pub unsafe fn fi_writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -
     through!((*ep).rma, fi_ops_rma, writemsg, NONE_LONG, (ep, msg, flags))
 }
 
+#[inline]
+pub unsafe fn fi_atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
+    through!((*ep).atomic, fi_ops_atomic, writemsg, NONE_LONG, (ep, msg, flags))
+}
+
+#[inline]
+pub unsafe fn fi_fetch_atomic(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    desc: *mut c_void,
+    result: *mut c_void,
+    result_desc: *mut c_void,
+    dest: fi_addr_t,
+    addr: u64,
+    key: u64,
+    datatype: c_int,
+    op: c_int,
+    context: *mut c_void,
+) -> isize {
+    through!(
+        (*ep).atomic,
+        fi_ops_atomic,
+        readwrite,
+        NONE_LONG,
+        (ep, buf, count, desc, result, result_desc, dest, addr, key, datatype, op, context)
+    )
+}
+
+#[inline]
+pub unsafe fn fi_compare_atomic(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    desc: *mut c_void,
+    compare: *const c_void,
+    compare_desc: *mut c_void,
+    result: *mut c_void,
+    result_desc: *mut c_void,
+    dest_addr: fi_addr_t,
+    addr: u64,
+    key: u64,
+    datatype: c_int,
+    op: c_int,
+    context: *mut c_void,
+) -> isize {
+    through!(
+        (*ep).atomic,
+        fi_ops_atomic,
+        compwrite,
+        NONE_LONG,
+        (
+            ep,
+            buf,
+            count,
+            desc,
+            compare,
+            compare_desc,
+            result,
+            result_desc,
+            dest_addr,
+            addr,
+            key,
+            datatype,
+            op,
+            context
+        )
+    )
+}
+
+/// Returns 0 if [`fi_atomicmsg`] has the operation; stores the most words of one call.
+pub unsafe fn fi_atomicvalid(ep: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+    through!((*ep).atomic, fi_ops_atomic, writevalid, NONE, (ep, datatype, op, count))
+}
+
+/// Returns 0 if [`fi_fetch_atomic`] has the operation; stores the most words of one call.
+pub unsafe fn fi_fetch_atomicvalid(ep: *mut fid_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
+    through!((*ep).atomic, fi_ops_atomic, readwritevalid, NONE, (ep, datatype, op, count))
+}
+
+/// Returns 0 if [`fi_compare_atomic`] has the operation; stores the most words of one call.
+pub unsafe fn fi_compare_atomicvalid(
+    ep: *mut fid_ep,
+    datatype: c_int,
+    op: c_int,
+    count: *mut usize,
+) -> c_int {
+    through!((*ep).atomic, fi_ops_atomic, compwritevalid, NONE, (ep, datatype, op, count))
+}
+
 /// Returns the address of a receive context, as `fi_rx_addr` of the header does.
 pub const fn fi_rx_addr(addr: fi_addr_t, index: u32, rx_ctx_bits: u32) -> fi_addr_t {
     if rx_ctx_bits == 0 { addr } else { (index as u64) << (64 - rx_ctx_bits) | addr }

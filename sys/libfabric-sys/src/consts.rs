@@ -179,6 +179,31 @@ pub const FI_CLASS_CQ: usize = 14;
 /// Class of descriptions of network cards.
 pub const FI_CLASS_NIC: usize = 20;
 
+/// Signed word of 32 bits.
+pub const FI_INT32: i32 = 4;
+/// Unsigned word of 32 bits.
+pub const FI_UINT32: i32 = 5;
+/// Signed word of 64 bits.
+pub const FI_INT64: i32 = 6;
+/// Unsigned word of 64 bits.
+pub const FI_UINT64: i32 = 7;
+/// Atomic: the lesser value.
+pub const FI_MIN: i32 = 0;
+/// Atomic: the greater value.
+pub const FI_MAX: i32 = 1;
+/// Atomic: the sum.
+pub const FI_SUM: i32 = 2;
+/// Atomic: bitwise "or".
+pub const FI_BOR: i32 = 6;
+/// Atomic: bitwise "and".
+pub const FI_BAND: i32 = 7;
+/// Atomic: bitwise "exclusive or".
+pub const FI_BXOR: i32 = 9;
+/// Atomic: stores the operand.
+pub const FI_ATOMIC_WRITE: i32 = 11;
+/// Atomic: stores the operand if the old value is the expected one.
+pub const FI_CSWAP: i32 = 12;
+
 /// Nothing available now (`EAGAIN`).
 pub const FI_EAGAIN: i32 = libc::EAGAIN;
 /// The completion queue has an error entry.

@@ -38,6 +38,9 @@ fn layouts() -> Vec<Layout> {
         fi_msg { msg_iov, desc, iov_count, addr, context, data }
         fi_rma_iov { addr, len, key }
         fi_msg_rma { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, context, data }
+        fi_ioc { addr, count }
+        fi_rma_ioc { addr, count, key }
+        fi_msg_atomic { msg_iov, desc, iov_count, addr, rma_iov, rma_iov_count, datatype, op, context, data }
         fi_context2 { internal }
         fid { fclass, context, ops }
         fi_ops { size, close, bind, control, ops_open, tostr, ops_set }
@@ -57,6 +60,7 @@ fn layouts() -> Vec<Layout> {
         fi_ops_cm { size, setname, getname, getpeer, connect, listen, accept, reject, shutdown, join }
         fi_ops_msg { size, recv, recvv, recvmsg, send, sendv, sendmsg, inject, senddata, injectdata }
         fi_ops_rma { size, read, readv, readmsg, write, writev, writemsg, inject, writedata, injectdata }
+        fi_ops_atomic { size, write, writev, writemsg, inject, readwrite, readwritev, readwritemsg, compwrite, compwritev, compwritemsg, writevalid, readwritevalid, compwritevalid }
     }
 }
 
@@ -143,6 +147,18 @@ fn constants() -> Vec<(&'static str, i64)> {
         FI_CLASS_EQ,
         FI_CLASS_CQ,
         FI_CLASS_NIC,
+        FI_INT32,
+        FI_UINT32,
+        FI_INT64,
+        FI_UINT64,
+        FI_MIN,
+        FI_MAX,
+        FI_SUM,
+        FI_BOR,
+        FI_BAND,
+        FI_BXOR,
+        FI_ATOMIC_WRITE,
+        FI_CSWAP,
         FI_EAGAIN,
         FI_EAVAIL,
         FI_ETRUNC,
@@ -172,6 +188,7 @@ fn every_declaration_is_compared() {
 fn headers() -> Option<BTreeMap<String, Vec<i64>>> {
     let mut program = Program::new(&[
         "rdma/fabric.h",
+        "rdma/fi_atomic.h",
         "rdma/fi_cm.h",
         "rdma/fi_domain.h",
         "rdma/fi_endpoint.h",

@@ -11,6 +11,7 @@ pub(crate) const FI_EACCES: i32 = libc::EACCES;
 pub(crate) const FI_EMSGSIZE: i32 = libc::EMSGSIZE;
 pub(crate) const FI_ENOENT: i32 = libc::ENOENT;
 pub(crate) const FI_ENOMEM: i32 = libc::ENOMEM;
+pub(crate) const FI_EOPNOTSUPP: i32 = libc::EOPNOTSUPP;
 pub(crate) const FI_ENOPROTOOPT: i32 = libc::ENOPROTOOPT;
 pub(crate) const FI_ENOTCONN: i32 = libc::ENOTCONN;
 pub(crate) const FI_ETOOSMALL: i32 = 257;

@@ -22,6 +22,7 @@ pub enum Operation {
     Recv,
     Read,
     Write,
+    Atomic,
 }
 
 /// An endpoint of a world.
@@ -52,6 +53,8 @@ pub struct Stats {
     pub reads: u64,
     /// Accepted writes.
     pub writes: u64,
+    /// Accepted atomic operations.
+    pub atomics: u64,
     /// Delivered messages.
     pub delivered: u64,
     /// Messages discarded because an endpoint is gone.

@@ -79,7 +79,7 @@ pub struct Failure {
     pub recv: f64,
     /// Failure of a read: no data is read.
     pub read: f64,
-    /// Failure of a write: no data is written.
+    /// Failure of a write or atomic operation: nothing is written.
     pub write: f64,
 }
 
@@ -128,6 +128,8 @@ settings! {
 
     /// True if there is remote memory access.
     rma: bool = true,
+    /// True if there are atomic operations, on words of 32 and 64 bits.
+    atomics: bool = true,
     /// True if a receive buffer can take several messages.
     multi_recv: bool = true,
     /// Alignment of messages in such a buffer.

@@ -335,7 +335,7 @@ fn hints_are_copied_and_answers_are_what_settings_say() {
     unsafe {
         let (mut fabric, mut domain) = (null_mut(), null_mut());
         assert_eq!((library.fi_fabric)((*list).fabric_attr, &raw mut fabric, null_mut()), 0);
-        (*list).caps |= FI_ATOMIC;
+        (*list).caps |= FI_TAGGED;
         assert_eq!(call::fi_domain(fabric, list, &raw mut domain, null_mut()), -FI_ENODATA);
         (library.fi_freeinfo)(list);
         assert_eq!(close(fabric.cast()), 0);

@@ -117,7 +117,7 @@ impl DeviceSettings {
                 max_srq_sge: 31,
                 max_qp_rd_atom: 16,
                 max_qp_init_rd_atom: 16,
-                atomics: true,
+                atomics: hca::AtomicCap::Device,
                 path_migration: true,
                 xrc_claimed: true,
             },

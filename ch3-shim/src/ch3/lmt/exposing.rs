@@ -15,7 +15,7 @@ impl Ch3 {
     pub(super) fn first_window(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId) -> u64 {
         let Some(rma) = io.netmod.rma(io.core, vc) else { return 0 };
         // Half of what may be registered is for peers, and two windows are registered at once.
-        let most = rma.limits(io.core, vc).max_registered / 4;
+        let most = rma.caps(io.core, vc).max_registered / 4;
         let contiguous = io.core.req(req).is_some_and(|r| r.seg.as_contig().is_some());
         let most = if contiguous { most } else { most.min(BOUNCE) };
         most as u64

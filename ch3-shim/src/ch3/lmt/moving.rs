@@ -63,7 +63,7 @@ impl Ch3 {
             return no("nothing is to be moved");
         };
         let Some(rma) = io.netmod.rma(io.core, vc) else { return no("no one-sided transfers") };
-        let most = rma.limits(io.core, vc).max_op;
+        let most = rma.caps(io.core, vc).max_op;
         let Some(r) = io.core.req_mut(req) else { return no("the request is gone") };
         let at = m.window.at as usize + m.done;
         let mut len = (m.window.len as usize - m.done).min(most);

@@ -5,7 +5,7 @@
 //! and they are posted again. The missing ones, at most as many as have failed, are the failed
 //! ones.
 
-use libfabric_sys::consts::{FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+use libfabric_sys::consts::{FI_ATOMIC, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
 use netmod_framed::device::{Done, Port as _, ResetFrame};
 use netmod_framed::wire::{FRAME_HEADER, FrameHeader, Kind};
@@ -89,7 +89,7 @@ impl Port {
                 self.begin_stock();
             }
         }
-        let transfers = is(FI_READ | FI_WRITE | FI_RMA) || !is(FI_SEND | FI_RECV);
+        let transfers = is(FI_READ | FI_WRITE | FI_RMA | FI_ATOMIC) || !is(FI_SEND | FI_RECV);
         self.failures.push_back(Done::MaybeLost { transfers: transfers && self.transfers > 0 });
     }
 

@@ -4,13 +4,14 @@ use core::ptr::{NonNull, null_mut};
 use std::os::fd::RawFd;
 
 use libfabric_sys::consts::{FI_MR_LOCAL, FI_MR_PROV_KEY, FI_REMOTE_READ, FI_REMOTE_WRITE};
-use netmod_core::rma::Access;
+use netmod_core::rma::{Access, AtomicArgs, Atomics};
 use netmod_core::{RmaBuf, RxBuf, RxBytes, VcId};
 use netmod_framed::device::{self, Done, Lent, Oddities, Remote};
 
 use crate::error::{FabricError, Refused};
 
 use super::{Port, TX_BUFFERS, What};
+use crate::fi::atomic::Scratch;
 use crate::fi::region::{self, Registration};
 
 impl Port {
@@ -225,6 +226,7 @@ impl device::Port for Port {
         let rights = match access {
             Access::RemoteRead => FI_REMOTE_READ,
             Access::RemoteWrite => FI_REMOTE_WRITE,
+            Access::RemoteAll => FI_REMOTE_READ | FI_REMOTE_WRITE,
             Access::Local if !self.traits().wants(FI_MR_LOCAL) => return Ok(None),
             Access::Local => region::LOCAL,
         };
@@ -270,6 +272,28 @@ impl device::Port for Port {
         self.transfer(number, |endpoint, context| {
             // SAFETY: as for `read`.
             unsafe { endpoint.write(mem.base, mem.len, desc, to, remote, key, context) }
+        })
+    }
+
+    fn atomics(&self) -> Atomics {
+        self.endpoint.atomics()
+    }
+
+    fn atomic(
+        &mut self,
+        lent: Lent<'_, Registration>,
+        to: u64,
+        remote: Remote,
+        args: &AtomicArgs,
+        number: u64,
+    ) -> Result<(), Refused> {
+        let desc = lent.registration.map_or(null_mut(), Registration::desc);
+        let Some(scratch) = Scratch::within(lent.mem.as_iovec()) else {
+            return Err(Refused::Failed(FabricError::NoScratch));
+        };
+        self.transfer(number, |endpoint, context| {
+            // SAFETY: as for `read`; the words of the scratch are within the memory.
+            unsafe { endpoint.atomic(scratch, desc, to, (remote.base, remote.key), args, context) }
         })
     }
 }

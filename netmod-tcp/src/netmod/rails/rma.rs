@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use netmod_core::rma::{Access, RegionError, RegionId, RemoteKey, RmaLimits};
+use netmod_core::rma::{Access, RegionError, RegionId, RemoteKey, RmaAtomic, RmaCaps};
 use netmod_core::{Ability, Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::sessions::no_such_vc;
@@ -51,8 +51,8 @@ impl Rma for TcpNetmod {
         self.rail_use(vc)
     }
 
-    fn limits(&self, _core: &Core, _vc: VcId) -> RmaLimits {
-        self.rails.regions.limits()
+    fn caps(&self, _core: &Core, _vc: VcId) -> RmaCaps {
+        self.rails.regions.caps()
     }
 
     fn register(
@@ -62,7 +62,7 @@ impl Rma for TcpNetmod {
         mem: RmaBuf,
         access: Access,
     ) -> Result<(RegionId, RemoteKey), VcError> {
-        if access == Access::RemoteRead {
+        if access.permits(Access::RemoteRead) {
             return Err(self.refuse(vc, VcErrorKind::Unsupported, "netmod tcp has no get"));
         }
         match self.sessions.vcs.get(vc) {
@@ -107,5 +107,19 @@ impl Rma for TcpNetmod {
 
     fn get(&mut self, _core: &mut Core, op: &RmaOp<'_>) -> Result<(), VcError> {
         Err(self.refuse(op.vc, VcErrorKind::Unsupported, "netmod tcp has no get"))
+    }
+
+    fn atomic(&mut self, _core: &mut Core, op: &RmaAtomic<'_>) -> Result<(), VcError> {
+        let text = "netmod tcp has no atomic operations; send a message to the owner of the word instead";
+        Err(self.refuse(op.vc, VcErrorKind::Unsupported, text))
+    }
+
+    fn flush(&mut self, _core: &mut Core, vc: Option<VcId>) -> Result<bool, VcError> {
+        let Some(vc) = vc else { return Ok(self.rails.vcs.iter().all(|(_, r)| r.share.is_idle())) };
+        let found = self.sessions.vcs.get(vc).ok_or_else(no_such_vc)?;
+        match &found.cause {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(self.rails.vcs.get(vc).is_none_or(|r| r.share.is_idle())),
+        }
     }
 }

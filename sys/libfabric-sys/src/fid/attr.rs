@@ -292,6 +292,42 @@ pub struct fi_msg_rma {
     pub data: u64,
 }
 
+/// Words of this side's memory; `fi_atomic(3)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct fi_ioc {
+    pub addr: *mut c_void,
+    pub count: usize,
+}
+
+/// Words of a peer's memory; `fi_atomic(3)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct fi_rma_ioc {
+    pub addr: u64,
+    pub count: usize,
+    pub key: u64,
+}
+
+/// An operation for `fi_atomicmsg`; `fi_atomic(3)`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct fi_msg_atomic {
+    pub msg_iov: *const fi_ioc,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub rma_iov: *const fi_rma_ioc,
+    pub rma_iov_count: usize,
+    pub datatype: i32,
+    pub op: i32,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+
 /// Storage that an operation lends to the provider until its completion, with `FI_CONTEXT` or
 /// `FI_CONTEXT2`.
 #[repr(C)]

@@ -10,7 +10,8 @@ use core::ffi::{c_char, c_int, c_void};
 use libc::iovec;
 
 use self::attr::{
-    fi_addr_t, fi_av_attr, fi_cq_attr, fi_cq_err_entry, fi_info, fi_msg, fi_msg_rma, fi_rx_attr, fi_tx_attr,
+    fi_addr_t, fi_av_attr, fi_cq_attr, fi_cq_err_entry, fi_info, fi_msg, fi_msg_atomic, fi_msg_rma,
+    fi_rx_attr, fi_tx_attr,
 };
 
 /// A function that is not called here.
@@ -206,7 +207,7 @@ pub struct fid_ep {
     pub msg: *mut fi_ops_msg,
     pub rma: *mut fi_ops_rma,
     pub tagged: *mut c_void,
-    pub atomic: *mut c_void,
+    pub atomic: *mut fi_ops_atomic,
     pub collective: *mut c_void,
 }
 
@@ -313,4 +314,60 @@ pub struct fi_ops_rma {
     pub inject: Unused,
     pub writedata: Unused,
     pub injectdata: Unused,
+}
+
+/// A function that tells whether there is an atomic operation, and for how many words at once.
+pub type AtomicValid = unsafe extern "C" fn(*mut fid_ep, c_int, c_int, *mut usize) -> c_int;
+
+/// Functions for atomic operations.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs, clippy::type_complexity)]
+pub struct fi_ops_atomic {
+    pub size: usize,
+    pub write: Unused,
+    pub writev: Unused,
+    pub writemsg: Option<unsafe extern "C" fn(*mut fid_ep, *const fi_msg_atomic, u64) -> isize>,
+    pub inject: Unused,
+    pub readwrite: Option<
+        unsafe extern "C" fn(
+            *mut fid_ep,
+            *const c_void,
+            usize,
+            *mut c_void,
+            *mut c_void,
+            *mut c_void,
+            fi_addr_t,
+            u64,
+            u64,
+            c_int,
+            c_int,
+            *mut c_void,
+        ) -> isize,
+    >,
+    pub readwritev: Unused,
+    pub readwritemsg: Unused,
+    pub compwrite: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *const c_void,
+            count: usize,
+            desc: *mut c_void,
+            expected: *const c_void,
+            expected_desc: *mut c_void,
+            result: *mut c_void,
+            result_desc: *mut c_void,
+            dest: fi_addr_t,
+            addr: u64,
+            rkey: u64,
+            datatype: c_int,
+            op: c_int,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub compwritev: Unused,
+    pub compwritemsg: Unused,
+    pub writevalid: Option<AtomicValid>,
+    pub readwritevalid: Option<AtomicValid>,
+    pub compwritevalid: Option<AtomicValid>,
 }

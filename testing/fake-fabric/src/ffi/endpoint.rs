@@ -6,8 +6,10 @@ use core::ffi::{c_int, c_void};
 
 use libc::iovec;
 
+use super::atomic::ATOMIC_OPS;
 use super::handle::{Handle, code, fid_ops, id_of, long, table};
 use super::info;
+use super::posting::one;
 use crate::errno::{FI_EINVAL, FI_ENOPROTOOPT, FI_ENOSYS, FI_ETOOSMALL};
 use crate::ffi::handle::close;
 use crate::mem::Lent;
@@ -21,9 +23,6 @@ use libfabric_sys::consts::{
     FI_OPT_MIN_MULTI_RECV,
 };
 use libfabric_sys::fid::{fi_ops, fi_ops_cm, fi_ops_ep, fi_ops_msg, fi_ops_rma, fid, fid_domain, fid_ep};
-
-/// Length of the longest context that a provider may require (`struct fi_context2`).
-const CONTEXT: usize = 64;
 
 static ENDPOINT: fi_ops = fid_ops!(fid_ep, Some(bind), Some(control));
 
@@ -89,7 +88,7 @@ fn face(class: usize, context: *mut c_void) -> fid_ep {
         msg: table(&MSG_OPS),
         rma: table(&RMA_OPS),
         tagged: core::ptr::null_mut(),
-        atomic: core::ptr::null_mut(),
+        atomic: table(&ATOMIC_OPS),
         collective: core::ptr::null_mut(),
     }
 }
@@ -271,33 +270,6 @@ unsafe extern "C" fn cancel(endpoint: *mut fid, context: *mut c_void) -> isize {
         .enter_live("fi_cancel")
         .and_then(|mut entered| entered.state.cancel(handle.id, context.expose_provenance()));
     long(done)
-}
-
-/// Describes an operation with one piece of local memory.
-///
-/// # Safety
-/// See above.
-unsafe fn one(
-    call: &'static str,
-    base: *const c_void,
-    len: usize,
-    desc: *mut c_void,
-    peer: fi_addr_t,
-    context: *mut c_void,
-) -> Posting {
-    // SAFETY: see above.
-    let piece = unsafe { Lent::new(base, len) };
-    // SAFETY: see above; a context is only touched where the provider's mode demands one.
-    let storage = (!context.is_null()).then(|| unsafe { Lent::new(context, CONTEXT) });
-    Posting {
-        call,
-        pieces: vec![piece],
-        descs: vec![desc.addr()],
-        peer,
-        context: context.expose_provenance(),
-        storage,
-        ..Posting::default()
-    }
 }
 
 /// Describes an operation with an array of pieces.

@@ -4,11 +4,13 @@
 //! freed with its world, so that use after close is detected instead of undefined. Errors are
 //! positive in the model and negative here.
 
+mod atomic;
 mod closed;
 mod endpoint;
 mod exports;
 mod handle;
 mod info;
+mod posting;
 mod resource;
 mod worlds;
 

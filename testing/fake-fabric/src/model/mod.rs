@@ -1,6 +1,7 @@
 //! A world: the provider without pointers. All functions take the state of a world by `&mut`;
 //! errors are positive numbers.
 
+pub(crate) mod atomic;
 pub(crate) mod motion;
 pub(crate) mod object;
 pub(crate) mod offer;
@@ -8,6 +9,7 @@ pub(crate) mod post;
 pub(crate) mod queue;
 pub(crate) mod region;
 pub(crate) mod vector;
+pub(crate) mod word;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -139,7 +141,7 @@ pub(crate) struct State {
     pub(crate) sequence: u64,
     /// Time of the latest arrival, where nothing may be reordered.
     pub(crate) arrival_due: u64,
-    pub(crate) fail_next: [u64; 4],
+    pub(crate) fail_next: [u64; 5],
     pub(crate) abandoned: usize,
     pub(crate) stats: Stats,
     violations: Vec<String>,
@@ -167,7 +169,7 @@ impl State {
             transfers: Vec::new(),
             sequence: 0,
             arrival_due: 0,
-            fail_next: [0; 4],
+            fail_next: [0; 5],
             abandoned: 0,
             stats: Stats::default(),
             violations: Vec::new(),

@@ -2,6 +2,7 @@
 
 use super::queue::Outcome;
 use super::region::Remote;
+use super::word::Atomic;
 use super::{Id, State};
 use crate::errno::{FI_EIO, FI_ENOTCONN, FI_ETRUNC};
 use crate::mem::{gather, scatter};
@@ -27,7 +28,7 @@ pub(crate) struct Message {
     pub(crate) op: Option<u64>,
 }
 
-/// A read or write in transit.
+/// A read, write or atomic operation in transit.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) due: u64,
@@ -38,6 +39,8 @@ pub(crate) struct Transfer {
     pub(crate) remote: Vec<Remote>,
     /// Data of a write.
     pub(crate) data: Vec<u8>,
+    /// The operation on the peer's word.
+    pub(crate) atomic: Option<Atomic>,
     /// The operation that completes with it.
     pub(crate) op: Option<u64>,
 }
@@ -208,7 +211,11 @@ impl State {
         let outcome = match self.remote(transfer.to, &transfer.remote, transfer.kind) {
             Err(error) => Outcome::Failed(error),
             Ok(memory) => {
-                if transfer.kind == Operation::Write {
+                if let Some(atomic) = &transfer.atomic {
+                    let old = memory.first().map_or(Vec::new(), |word| atomic.apply(word));
+                    let op = transfer.op.and_then(|op| self.ops.get(&op));
+                    scatter(op.filter(|_| atomic.fetches).map_or(&[], |op| &op.pieces[..1]), 0, &old);
+                } else if transfer.kind == Operation::Write {
                     scatter(&memory, 0, &transfer.data);
                 } else if let Some(op) = transfer.op.and_then(|op| self.ops.get(&op)) {
                     scatter(&op.pieces, 0, &gather(&memory));
@@ -221,9 +228,10 @@ impl State {
         }
     }
 
-    /// Handles a closed port: its reads end, while its messages and writes are still in transit.
+    /// Handles a closed port: its reads end, while its messages, writes and
+    /// atomic operations are still in transit.
     pub(crate) fn settle_closed(&mut self, port: usize) {
-        self.transfers.retain(|transfer| transfer.from != port || transfer.kind == Operation::Write);
+        self.transfers.retain(|transfer| transfer.from != port || transfer.kind != Operation::Read);
         let loses = self.settings.close_loses;
         for (key, flow) in &mut self.flows {
             if loses && key.from == port {

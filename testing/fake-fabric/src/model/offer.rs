@@ -3,7 +3,7 @@
 use super::State;
 use crate::settings::{AddressFormat, MrDialect, Progress};
 use libfabric_sys::consts::{
-    FI_ADDR_STR, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EP_RDM, FI_INJECT, FI_INJECT_COMPLETE,
+    FI_ADDR_STR, FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_EP_RDM, FI_INJECT, FI_INJECT_COMPLETE,
     FI_LOCAL_COMM, FI_MR_BASIC, FI_MR_SCALABLE, FI_MSG, FI_MULTI_RECV, FI_NAMED_RX_CTX, FI_ORDER_SAS,
     FI_PROGRESS_AUTO, FI_PROGRESS_MANUAL, FI_READ, FI_RECV, FI_REMOTE_COMM, FI_REMOTE_READ, FI_REMOTE_WRITE,
     FI_RMA, FI_SEND, FI_SOCKADDR_IN, FI_THREAD_SAFE, FI_TRANSMIT_COMPLETE, FI_WRITE,
@@ -55,9 +55,10 @@ pub(crate) struct ContextAttr {
 }
 
 const TX_CAPS: u64 =
-    FI_MSG | FI_RMA | FI_SEND | FI_READ | FI_WRITE | FI_NAMED_RX_CTX | FI_LOCAL_COMM | FI_REMOTE_COMM;
+    FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_NAMED_RX_CTX | FI_LOCAL_COMM | FI_REMOTE_COMM;
 const RX_CAPS: u64 = FI_MSG
     | FI_RMA
+    | FI_ATOMIC
     | FI_RECV
     | FI_REMOTE_READ
     | FI_REMOTE_WRITE
@@ -93,6 +94,9 @@ impl State {
         if settings.rma {
             caps |= FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         }
+        if settings.rma && settings.atomics {
+            caps |= FI_ATOMIC;
+        }
         if settings.multi_recv {
             caps |= FI_MULTI_RECV;
         }
@@ -115,7 +119,7 @@ impl State {
         if asked & FI_MSG != 0 && asked & (FI_SEND | FI_RECV) == 0 {
             caps |= FI_SEND | FI_RECV;
         }
-        if asked & FI_RMA != 0 && asked & rma == 0 {
+        if asked & (FI_RMA | FI_ATOMIC) != 0 && asked & rma == 0 {
             caps |= rma;
         }
         Some(caps)

@@ -4,6 +4,7 @@ use super::motion::{FlowKey, Message, Transfer};
 use super::queue::Outcome;
 use super::region::Remote;
 use super::vector::Destination;
+use super::word::Atomic;
 use super::{Face, Id, Op, State};
 use crate::errno::{
     FI_EAGAIN, FI_EBADFLAGS, FI_ECANCELED, FI_EINVAL, FI_EIO, FI_EMSGSIZE, FI_ENOENT, FI_ENOMEM, FI_ENOTCONN,
@@ -13,7 +14,7 @@ use crate::mem::{Lent, gather};
 use crate::request::Operation;
 use crate::settings::ToTheDead;
 use libfabric_sys::consts::{
-    FI_ASYNC_IOV, FI_COMPLETION, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_INJECT, FI_MULTI_RECV,
+    FI_ASYNC_IOV, FI_ATOMIC, FI_COMPLETION, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_INJECT, FI_MULTI_RECV,
     FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE,
 };
 
@@ -36,6 +37,15 @@ pub(crate) struct Posting {
     pub(crate) inject: bool,
 }
 
+/// The content of a transfer.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// The data of a write; none of a read.
+    Bytes(Vec<u8>),
+    /// An operation on a word.
+    Atomic(Atomic),
+}
+
 impl Posting {
     fn len(&self) -> usize {
         self.pieces.iter().map(Lent::len).sum()
@@ -54,13 +64,13 @@ impl State {
         }
     }
 
-    fn wrong(&mut self, error: i32, text: String) -> Result<(), i32> {
+    pub(super) fn wrong(&mut self, error: i32, text: String) -> Result<(), i32> {
         self.violation(text);
         Err(error)
     }
 
     /// Checks that the endpoint supports the operation.
-    fn usable(&mut self, id: Id, posting: &Posting, kind: Operation) -> Result<Face, i32> {
+    pub(super) fn usable(&mut self, id: Id, posting: &Posting, kind: Operation) -> Result<Face, i32> {
         let call = posting.call;
         let face = self.faces[&id];
         let port = &self.ports[face.port];
@@ -73,15 +83,20 @@ impl State {
             let object = self.describe(id);
             self.wrong(FI_EOPBADSTATE, format!("{call}: {object} is not enabled, or not made for it"))?;
         }
-        if matches!(kind, Operation::Read | Operation::Write) && self.ports[face.port].caps & FI_RMA == 0 {
+        let (needs, name) = match kind {
+            Operation::Read | Operation::Write => (FI_RMA, "FI_RMA"),
+            Operation::Atomic => (FI_ATOMIC, "FI_ATOMIC"),
+            Operation::Send | Operation::Recv => (0, ""),
+        };
+        if self.ports[face.port].caps & needs != needs {
             let object = self.describe(id);
-            self.wrong(FI_EINVAL, format!("{call}: {object} was opened without FI_RMA"))?;
+            self.wrong(FI_EINVAL, format!("{call}: {object} was opened without {name}"))?;
         }
         Ok(face)
     }
 
     /// Checks sizes, registrations and the context. Returns the regions in use.
-    fn sound(
+    pub(super) fn sound(
         &mut self,
         face: Face,
         posting: &Posting,
@@ -127,12 +142,13 @@ impl State {
             Operation::Recv => FI_RECV,
             Operation::Read => FI_READ,
             Operation::Write => FI_WRITE,
+            Operation::Atomic => FI_READ | FI_WRITE,
         };
         self.local(face, &posting.pieces, &posting.descs, access, call)
     }
 
     /// Returns `FI_EAGAIN` at random, or if there is no room.
-    fn again(&mut self, probability: f64, full: bool) -> Result<(), i32> {
+    pub(super) fn again(&mut self, probability: f64, full: bool) -> Result<(), i32> {
         if full || self.rng.chance(probability) {
             self.stats.again += 1;
             return Err(FI_EAGAIN);
@@ -140,12 +156,13 @@ impl State {
         Ok(())
     }
 
-    fn fails(&mut self, kind: Operation) -> bool {
+    pub(super) fn fails(&mut self, kind: Operation) -> bool {
         let (slot, probability) = match kind {
             Operation::Send => (0, self.settings.failure.send),
             Operation::Recv => (1, self.settings.failure.recv),
             Operation::Read => (2, self.settings.failure.read),
             Operation::Write => (3, self.settings.failure.write),
+            Operation::Atomic => (4, self.settings.failure.write),
         };
         let ordered = self.fail_next[slot] != 0;
         if ordered {
@@ -167,12 +184,13 @@ impl State {
             Operation::Recv => 1,
             Operation::Read => 2,
             Operation::Write => 3,
+            Operation::Atomic => 4,
         };
         self.fail_next[slot] = count;
     }
 
     /// Starts an operation, which lends its memory and context from now on.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         face: Face,
         posting: Posting,
@@ -234,7 +252,7 @@ impl State {
     }
 
     /// Returns true if an operation shall complete at once although its data is still in transit.
-    fn early(&mut self, flags: u64) -> bool {
+    pub(super) fn early(&mut self, flags: u64) -> bool {
         let early = self.settings.complete_early && flags & FI_DELIVERY_COMPLETE == 0 && self.rng.chance(0.5);
         self.stats.early += u64::from(early);
         early
@@ -396,22 +414,26 @@ impl State {
         if early {
             self.complete(op, Outcome::Done);
         }
-        self.under_way(face, to, kind, remote, data, (!early).then_some(op));
+        self.under_way(face, to, kind, remote, Moved::Bytes(data), (!early).then_some(op));
         Ok(())
     }
 
-    fn under_way(
+    pub(super) fn under_way(
         &mut self,
         face: Face,
         to: Destination,
         kind: Operation,
         remote: Vec<Remote>,
-        data: Vec<u8>,
+        moved: Moved,
         op: Option<u64>,
     ) {
         let (due, sequence) = (self.arrival(), self.next());
         let to = to.port.unwrap_or(0);
-        self.transfers.push(Transfer { due, sequence, from: face.port, to, kind, remote, data, op });
+        let (data, atomic) = match moved {
+            Moved::Bytes(data) => (data, None),
+            Moved::Atomic(atomic) => (Vec::new(), Some(atomic)),
+        };
+        self.transfers.push(Transfer { due, sequence, from: face.port, to, kind, remote, data, atomic, op });
         self.wake_port(to);
     }
 

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use super::{Face, Id, State};
 use crate::errno::{FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_EIO};
 use crate::request::Operation;
-use libfabric_sys::consts::{FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+use libfabric_sys::consts::{FI_ATOMIC, FI_MSG, FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
 /// A completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,6 +167,7 @@ impl State {
             Operation::Send | Operation::Recv => FI_SEND | FI_MSG,
             Operation::Read => FI_READ | FI_RMA,
             Operation::Write => FI_WRITE | FI_RMA,
+            Operation::Atomic => FI_WRITE | FI_ATOMIC,
         };
         let mut len = if error == 0 { sent } else { 0 };
         if kind == Operation::Send && len != 0 && self.rng.chance(self.settings.short_length) {

@@ -191,7 +191,7 @@ impl State {
                     self.fail_recv(id, error, 0, 0, true, true);
                 }
             }
-            Operation::Read => {
+            Operation::Read | Operation::Atomic => {
                 let before = self.transfers.len();
                 self.transfers.retain(|transfer| transfer.op != Some(id));
                 if self.transfers.len() != before {
@@ -264,14 +264,18 @@ impl State {
     ) -> Result<Vec<Lent>, i32> {
         let domain = self.ports[port].domain;
         let virtual_addresses = self.mr_mode() & FI_MR_VIRT_ADDR != 0;
-        let access = if kind == Operation::Read { FI_REMOTE_READ } else { FI_REMOTE_WRITE };
+        let access = match kind {
+            Operation::Read => FI_REMOTE_READ,
+            Operation::Atomic => FI_REMOTE_READ | FI_REMOTE_WRITE,
+            _ => FI_REMOTE_WRITE,
+        };
         let mut memory = Vec::new();
         for piece in remote.iter().filter(|piece| piece.len != 0) {
             let region =
                 self.regions.values().find(|region| region.domain == domain && region.key == piece.key);
             let found = match region {
                 None => Err("no live region has that key"),
-                Some(region) if region.access & access == 0 => Err("the region does not permit it"),
+                Some(region) if region.access & access != access => Err("the region does not permit it"),
                 Some(region) if !region.enabled => Err("the region is not enabled"),
                 Some(region) if region.port.is_some_and(|other| other != port) => {
                     Err("the region is another endpoint's")

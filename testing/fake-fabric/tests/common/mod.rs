@@ -11,8 +11,8 @@ use core::ptr::{null, null_mut};
 
 use libfabric_sys::Library;
 use libfabric_sys::attr::{
-    fi_av_attr, fi_context2, fi_cq_attr, fi_cq_data_entry, fi_cq_err_entry, fi_info, fi_msg, fi_msg_rma,
-    fi_rma_iov,
+    fi_av_attr, fi_context2, fi_cq_attr, fi_cq_data_entry, fi_cq_err_entry, fi_info, fi_ioc, fi_msg,
+    fi_msg_atomic, fi_msg_rma, fi_rma_ioc, fi_rma_iov,
 };
 use libfabric_sys::call;
 use libfabric_sys::consts::*;
@@ -336,6 +336,69 @@ impl Side {
     }
 
     /// Takes all completions in the queue.
+    /// Does an operation on a word, `remote` being its address and key.
+    pub fn fetch_atomic(
+        &self,
+        (datatype, op): (i32, i32),
+        operand: &u64,
+        result: &mut u64,
+        to: u64,
+        (addr, key): (u64, u64),
+        context: *mut c_void,
+    ) -> isize {
+        let (operand, result): (*const u64, *mut u64) = (operand, result);
+        let (operand, result) = (operand.cast(), result.cast());
+        let none = null_mut();
+        // SAFETY: the test keeps the words.
+        unsafe {
+            call::fi_fetch_atomic(
+                self.ep, operand, 1, none, result, none, to, addr, key, datatype, op, context,
+            )
+        }
+    }
+
+    /// Does an operation on a word that has no result.
+    pub fn atomicmsg(
+        &self,
+        (datatype, op): (i32, i32),
+        operand: &mut u64,
+        to: u64,
+        (addr, key): (u64, u64),
+        context: *mut c_void,
+    ) -> isize {
+        let operand: *mut u64 = operand;
+        let local = fi_ioc { addr: operand.cast(), count: 1 };
+        let there = fi_rma_ioc { addr, count: 1, key };
+        let msg = fi_msg_atomic {
+            msg_iov: &raw const local,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: to,
+            rma_iov: &raw const there,
+            rma_iov_count: 1,
+            datatype,
+            op,
+            context,
+            data: 0,
+        };
+        // SAFETY: the test keeps the word.
+        unsafe { call::fi_atomicmsg(self.ep, &raw const msg, FI_DELIVERY_COMPLETE | FI_COMPLETION) }
+    }
+
+    /// Returns whether an operation is valid: without a result, with one, and compared.
+    pub fn valid(&self, datatype: i32, op: i32) -> [bool; 3] {
+        let mut most = 0;
+        // SAFETY: a live endpoint; the number is written to.
+        unsafe {
+            [
+                call::fi_atomicvalid(self.ep, datatype, op, &raw mut most),
+                call::fi_fetch_atomicvalid(self.ep, datatype, op, &raw mut most),
+                call::fi_compare_atomicvalid(self.ep, datatype, op, &raw mut most),
+            ]
+        }
+        .map(|rc| rc == 0)
+    }
+
     pub fn poll(&self) -> Vec<Done> {
         poll(self.cq)
     }

@@ -1,6 +1,6 @@
 //! Posting to queue pairs: the driver's refusals, and violations that a driver would accept.
 
-use hca::{AhAttr, Errno, PostError, QpKindOf, QpState, RecvWr, SendOp, Sge, errno};
+use hca::{AhAttr, AtomicCap, Errno, PostError, QpKindOf, QpState, RecvWr, SendOp, Sge, errno};
 
 use crate::model::qp::{Entry, Local, Target, after};
 use crate::model::{Id, State};
@@ -86,7 +86,7 @@ impl State {
             _ => {}
         }
         let attr = self.devices[qp.device].attr();
-        if atomics && (!attr.atomics || new.len() != 8) {
+        if atomics && (attr.atomics == AtomicCap::None || new.len() != 8) {
             return invalid("an atomic that the device has not, or not of 8 bytes");
         }
         if qp.sq.entries.len() >= qp.cap.max_send_wr as usize {
