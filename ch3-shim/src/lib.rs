@@ -66,12 +66,12 @@ mod turns;
 mod wrapped;
 
 pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
-pub use ch3::{DeviceStats, Failure, FlowReport};
+pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, RemotePlace, RmaAccess};
 pub use clock::VirtualClock;
 pub use config::{COLLECTIVES, Config};
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
-    Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, Scope, Serialized, SharedMessage,
+    Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized, SharedMessage,
     SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
 };
 pub use error::{Error, Result};

@@ -5,9 +5,7 @@ use std::time::Duration;
 use libfabric_sys::consts::{
     FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR,
 };
-use netmod_core::rma::{
-    Access, AtomicArgs, AtomicOp, Coherence, RegionId, RemoteKey, RmaAtomic, Word,
-};
+use netmod_core::rma::{Access, AtomicArgs, AtomicOp, Coherence, RegionId, RemoteKey, RmaAtomic, Word};
 use netmod_core::{Rma as _, RmaOp, VcError, VcErrorKind};
 use netmod_fake_fabric::{Again, Node, Operation, Settings, ToTheDead};
 use netmod_harness::schedules::memory::Area;

@@ -211,8 +211,9 @@ impl Rma for ShmNetmod {
         tested.map(|_| RmaUse { joint, ..RmaUse::ALL }).map_err(|e| e.to_string().into())
     }
 
-    fn caps(&self, _core: &Core, _vc: VcId) -> RmaCaps {
-        self.transfers.regions.caps(false)
+    fn caps(&self, _core: &Core, vc: VcId) -> RmaCaps {
+        // A registration is for one peer.
+        RmaCaps { device: vc.index() as u32, ..self.transfers.regions.caps(false) }
     }
 
     fn register(

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use netmod_core::{Core, Datatype, IoVec, RxBuf, Segment, VcId};
+use netmod_core::{Core, Datatype, IoVec, RmaBuf, RxBuf, Segment, VcId};
 
 /// The byte that overwrites returned receive memory, so that late readers are noticed.
 const POISON: u8 = 0xDB;
@@ -169,6 +169,26 @@ impl Area {
     pub fn contig(&self) -> Segment {
         // SAFETY: the memory lives for ever; `bytes` and `fill` are not called meanwhile.
         unsafe { Segment::contig(self.base, self.len) }
+    }
+
+    /// A part of it, as a segment for a raw request.
+    ///
+    /// # Panics
+    /// If it reaches beyond the area.
+    pub fn part(&self, at: usize, len: usize) -> Segment {
+        assert!(
+            at.checked_add(len).is_some_and(|end| end <= self.len),
+            "{len} bytes at {at} of {}",
+            self.len
+        );
+        // SAFETY: within the area, and for the rest see `contig`.
+        unsafe { Segment::contig(self.base.wrapping_add(at), len) }
+    }
+
+    /// All of it, to be exposed.
+    pub fn rma_buf(&self) -> RmaBuf {
+        // SAFETY: the memory lives for ever; `bytes` and `fill` are not called while it is exposed.
+        unsafe { RmaBuf::new(self.base, self.len) }
     }
 
     /// `count` elements of a datatype from offset `at` on.

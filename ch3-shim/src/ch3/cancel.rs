@@ -65,7 +65,7 @@ impl Ch3 {
                     self.ask_receiver(io, vc, req);
                 }
             }
-            Role::RndvRecv | Role::Arriving { .. } | Role::Cookie | Role::SentCookie => {}
+            Role::RndvRecv | Role::OneSided | Role::Arriving { .. } | Role::Cookie | Role::SentCookie => {}
         }
     }
 
@@ -172,6 +172,9 @@ impl Ch3 {
             return;
         }
         let vc = io.core.req(req).and_then(|r| r.vc);
+        if self.end_onesided(io, req).is_some() {
+            return self.reqs.finish(io.core, req, Outcome::Cancelled);
+        }
         let severs = self.lmt_abandon(io, req);
         if let Some(vc) = vc {
             // A transfer that tells the peer of its end does not need the VC's.

@@ -220,6 +220,7 @@ impl Ch3 {
                 self.cookie_lost(io.core, req);
             } else {
                 self.lmt_fail(io, req);
+                self.end_onesided(io, req);
                 self.reqs.finish(io.core, req, failed.clone());
             }
         }

@@ -5,7 +5,8 @@
 //! of unexpected messages).
 //!
 //! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`,
-//! `lookup`, `close`, `failure` (VCs from first use to last), `remote` (groups of other jobs).
+//! `onesided` (operations on memory of peers), `lookup`, `close`, `failure` (VCs from first use to
+//! last), `remote` (groups of other jobs).
 
 mod budget;
 mod cancel;
@@ -19,6 +20,7 @@ mod group;
 mod lent;
 mod lmt;
 mod lookup;
+mod onesided;
 mod pool;
 mod queues;
 mod recv;
@@ -52,6 +54,8 @@ pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub(crate) use lent::Lent;
 pub(crate) use lmt::{Announced, Kept, Lmt};
 pub(crate) use lookup::{Found, Lookups};
+pub use onesided::{Exposure, RemotePlace, RmaAccess};
+pub(crate) use onesided::{OneSided, OneSidedOp};
 use pool::Pool;
 pub(crate) use queues::Queues;
 pub(crate) use remote::{Ports, ROOT};
@@ -114,6 +118,7 @@ pub(crate) struct Ch3 {
     pub vcs: SideTable<VcSide, VcKind>,
     pub routes: Routes,
     pub lmt: Lmt,
+    pub onesided: OneSided,
     pub budget: Budget,
     pub closing: Closing,
     pub failures: Failures,
@@ -264,7 +269,12 @@ unsafe impl Upper<NetSet> for Ch3 {
             Event::PortPeer { peer, port, netmod } => self.port_peer(io, peer, port, netmod),
             // Handled by the engine.
             Event::Rx { .. } | Event::RecvDone { .. } => {}
-            Event::RmaDone { vc, op, result } => self.rma_done(io, vc, ReqId::from_wire(op), result),
+            Event::RmaDone { vc, op, result } => {
+                let req = ReqId::from_wire(op);
+                if !self.onesided_done(io, req, &result) {
+                    self.rma_done(io, vc, req, result);
+                }
+            }
         }
     }
 }

@@ -176,6 +176,7 @@ impl Ch3 {
 
     fn forget_vc(&mut self, io: &mut DevIo<'_>, vc: VcId, error: &VcError) {
         self.fail_requests(io, vc, error);
+        self.conceal_from(io, vc);
         io.core.remove_vc(vc);
         self.vcs.remove(vc);
     }

@@ -48,6 +48,8 @@ pub(crate) enum Role {
     RndvRecv,
     /// The memory of a cookie that is still arriving.
     Cookie,
+    /// A one-sided operation; `onesided` has its state.
+    OneSided,
     /// A packet with a cookie, whose memory goes back to the pool when it has left.
     SentCookie,
     /// The memory of an unexpected message that is still arriving, and the receive that has matched

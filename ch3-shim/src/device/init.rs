@@ -20,8 +20,8 @@ use super::watch::Watching;
 use super::{Cores, Ticks, Vci};
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
-    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, Ports, Queues, Requests,
-    Routes, Terms, card_key,
+    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, OneSided, Ports, Queues,
+    Requests, Routes, Terms, card_key,
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
@@ -486,6 +486,7 @@ impl Builder {
                 vcs: SideTable::new(),
                 routes: Routes::default(),
                 lmt: Lmt::new(&self.cfg, near, crowded, clock.clone()),
+                onesided: OneSided::default(),
                 budget: Budget::new(&self.cfg, terms),
                 closing: Closing::default(),
                 failures: Failures::default(),

@@ -5,8 +5,9 @@
 //! one of its connections, `failure` is about peers that failed, `watch` about those whose end
 //! nobody else would tell, `launcher` about what the process manager is asked; `status` and `serve`
 //! tell what it is doing;
-//! `raw` is the interface for bindings, `owned`, `scope` and `blocking` are the safe ones, `probe`
-//! looks at messages before they are received, `dynamic` meets other jobs.
+//! `raw` is the interface for bindings, `rma` that for one-sided operations, `owned`, `scope` and
+//! `blocking` are the safe ones, `probe` looks at messages before they are received, `dynamic`
+//! meets other jobs.
 
 mod blocking;
 mod checkpoint;
@@ -24,6 +25,7 @@ mod owned;
 mod probe;
 mod raw;
 mod register;
+mod rma;
 mod scope;
 mod serve;
 mod shared_boot;
@@ -59,6 +61,7 @@ pub use owned::{Request, Waitable};
 pub use probe::Message;
 pub use raw::RawReq;
 pub use register::NetmodSetup;
+pub use rma::RmaRefused;
 pub use scope::Scope;
 pub use waker::Waker;
 

@@ -26,6 +26,7 @@ fn waits_for(mpi: Option<&MpiReq>, offered: bool) -> Option<(&'static str, &'sta
         Role::Recv if mpi.posted.is_some() => ("receive", "a message that matches"),
         Role::Recv => ("receive", "the rest of its message"),
         Role::RndvRecv => ("receive", "the sender's data (rendezvous)"),
+        Role::OneSided => ("one-sided operation", "the network to move its data"),
         Role::Arriving { .. } | Role::Cookie | Role::SentCookie => return None,
     })
 }

@@ -67,7 +67,8 @@ impl<H: Hca> Port<H> {
     ) -> Result<(), Refused> {
         self.alive()?;
         let lkey = lent.registration.map_or(0, |r| r.lkey);
-        let len = u32::try_from(len.min(lent.mem.len())).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
+        let len =
+            u32::try_from(len.min(lent.mem.len())).map_err(|_| Refused::Failed(PortError::LongTransfer))?;
         let sge = Sge { addr: lent.mem.as_ptr().expose_provenance() as u64, len, lkey };
         self.post(to, Request { op, payload: Payload::Registered(sge), what: What::Transfer { number } })
     }
@@ -330,7 +331,13 @@ impl<H: Hca> device::Port for Port<H> {
         key: u64,
         number: u64,
     ) -> Result<(), Refused> {
-        self.transfer(from, &lent, lent.mem.len(), SendOp::RdmaRead { addr: remote, rkey: key as u32 }, number)
+        self.transfer(
+            from,
+            &lent,
+            lent.mem.len(),
+            SendOp::RdmaRead { addr: remote, rkey: key as u32 },
+            number,
+        )
     }
 
     fn write(

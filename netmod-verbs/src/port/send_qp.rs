@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 
 use hca::{
-    AhAttr, Data, Error, Hca, ModifyQp, Mtu, Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags,
-    SendOp, SendWr, Sge, SrqNum, To, ToRtr, ToRts, errno,
+    AhAttr, Data, Error, Hca, ModifyQp, Mtu, Piece, Qp as _, QpCap, QpInit, QpKind, QpNum, SendFlags, SendOp,
+    SendWr, Sge, SrqNum, To, ToRtr, ToRts, errno,
 };
 use netmod_core::VcId;
 

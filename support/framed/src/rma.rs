@@ -7,9 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use netmod_core::rma::{
-    Access, AtomicArgs, RegionError, RegionId, Remote, RemoteKey, RmaAtomic, RmaCaps,
-};
+use netmod_core::rma::{Access, AtomicArgs, RegionError, RegionId, Remote, RemoteKey, RmaAtomic, RmaCaps};
 use netmod_core::{Ability, Core, Event, Rma, RmaBuf, RmaOp, RmaUse, VcError, VcErrorKind, VcId};
 
 use crate::book::Dest;
@@ -345,8 +343,7 @@ impl<D: Device> Rma for FrameNetmod<D> {
             return Err(VcError::new(VcErrorKind::Unsupported, peer, text));
         }
         let there = self.peer_key(vc, key)?;
-        let checked =
-            self.transfers.regions.check_atomic(op, &there.remote, |own| own.port == dest.port);
+        let checked = self.transfers.regions.check_atomic(op, &there.remote, |own| own.port == dest.port);
         let base = checked.map_err(|e| e.of(peer))?;
         let whole = RmaOp { vc, local, at, key, remote_at, len: RmaAtomic::LOCAL, op: number };
         self.begin(&whole, Moves::Atomic(args), dest, device::Remote { key: there.key, base });

@@ -6,9 +6,9 @@ use core::mem::offset_of;
 use core::ptr::null_mut;
 
 use hca::{
-    Access, AhAttr, AltPath, AtomicCap, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp, Mtu,
-    PathMigState, PortAttr, PortState, QpCap, QpKindOf, QpState, RecvWr, SendOp, SendWr, Sge, Status, To,
-    errno,
+    Access, AhAttr, AltPath, AtomicCap, Completed, Completion, Data, DeviceAttr, Errno, LinkLayer, ModifyQp,
+    Mtu, PathMigState, PortAttr, PortState, QpCap, QpKindOf, QpState, RecvWr, SendOp, SendWr, Sge, Status,
+    To, errno,
 };
 use libibverbs_sys::attr::*;
 use libibverbs_sys::consts::*;

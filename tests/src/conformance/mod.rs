@@ -11,6 +11,7 @@ pub mod flood;
 pub mod forms;
 pub mod matching;
 pub mod modes;
+pub mod onesided;
 pub mod order;
 pub mod probing;
 pub mod scattered;
@@ -52,6 +53,7 @@ macro_rules! conformance {
                     forgotten_requests freed_requests;
                 closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
                     finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;
+                onesided: memory_changes_as_it_should memory_is_given_back;
                 crowd: crossing_connects many_to_one all_to_all;
                 flood: short_messages all_sizes both_ways wildcards last_first behind_it cancelled
                     closed_in_between to_self a_flooded_peer_dies;

@@ -34,6 +34,7 @@ use crate::pkt::Packet;
 use crate::report::LargeStatus;
 pub(crate) use announced::{Announced, Kept};
 use choosing::Choosing;
+pub(super) use moving::{deregister, unpack};
 use rings::Rings;
 use transfer::Transfers;
 

@@ -25,7 +25,7 @@ impl Ch3 {
     /// Returns true if a device or a peer may access memory of this process on its own.
     #[inline]
     pub(crate) fn is_moving(&self) -> bool {
-        self.lmt.transfers.is_moving()
+        self.lmt.transfers.is_moving() || self.onesided.is_used()
     }
 
     /// Begins to put or get a window of the peer's.
@@ -180,7 +180,7 @@ impl Ch3 {
 }
 
 /// Ends a registration.
-pub(super) fn deregister(io: &mut DevIo<'_>, vc: VcId, region: RegionId) {
+pub(in crate::ch3) fn deregister(io: &mut DevIo<'_>, vc: VcId, region: RegionId) {
     let Some(rma) = io.netmod.rma(io.core, vc) else { return };
     if let Err(error) = rma.deregister(io.core, region) {
         tracing::error!(%vc, %error, "a region of a large message");
@@ -188,7 +188,7 @@ pub(super) fn deregister(io: &mut DevIo<'_>, vc: VcId, region: RegionId) {
 }
 
 /// Copies bytes to an offset of a receive.
-pub(super) fn unpack(io: &mut DevIo<'_>, req: ReqId, at: usize, bytes: &[u8]) {
+pub(in crate::ch3) fn unpack(io: &mut DevIo<'_>, req: ReqId, at: usize, bytes: &[u8]) {
     if let Some(r) = io.core.req_mut(req) {
         r.seg.seek(at);
         r.seg.unpack(RxBytes::from_slice(bytes));

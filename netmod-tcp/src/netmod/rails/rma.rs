@@ -51,8 +51,9 @@ impl Rma for TcpNetmod {
         self.rail_use(vc)
     }
 
-    fn caps(&self, _core: &Core, _vc: VcId) -> RmaCaps {
-        self.rails.regions.caps()
+    fn caps(&self, _core: &Core, vc: VcId) -> RmaCaps {
+        // A registration is for one peer.
+        RmaCaps { device: vc.index() as u32, ..self.rails.regions.caps() }
     }
 
     fn register(

@@ -54,8 +54,15 @@ pub(crate) struct ContextAttr {
     pub(crate) rma_iov_limit: usize,
 }
 
-const TX_CAPS: u64 =
-    FI_MSG | FI_RMA | FI_ATOMIC | FI_SEND | FI_READ | FI_WRITE | FI_NAMED_RX_CTX | FI_LOCAL_COMM | FI_REMOTE_COMM;
+const TX_CAPS: u64 = FI_MSG
+    | FI_RMA
+    | FI_ATOMIC
+    | FI_SEND
+    | FI_READ
+    | FI_WRITE
+    | FI_NAMED_RX_CTX
+    | FI_LOCAL_COMM
+    | FI_REMOTE_COMM;
 const RX_CAPS: u64 = FI_MSG
     | FI_RMA
     | FI_ATOMIC

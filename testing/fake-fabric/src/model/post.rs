@@ -14,8 +14,8 @@ use crate::mem::{Lent, gather};
 use crate::request::Operation;
 use crate::settings::ToTheDead;
 use libfabric_sys::consts::{
-    FI_ASYNC_IOV, FI_ATOMIC, FI_COMPLETION, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_INJECT, FI_MULTI_RECV,
-    FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE,
+    FI_ASYNC_IOV, FI_ATOMIC, FI_COMPLETION, FI_CONTEXT, FI_CONTEXT2, FI_DELIVERY_COMPLETE, FI_INJECT,
+    FI_MULTI_RECV, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE,
 };
 
 /// Parameters of an operation.
