@@ -66,13 +66,13 @@ mod turns;
 mod wrapped;
 
 pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
-pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, RemotePlace, RmaAccess};
+pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, JobName, RemotePlace, RmaAccess};
 pub use clock::VirtualClock;
 pub use config::{COLLECTIVES, Config};
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
-    Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized, SharedMessage,
-    SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
+    Link, Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized,
+    SharedMessage, SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
 };
 pub use error::{Error, Result};
 pub use netmod_core::Break;

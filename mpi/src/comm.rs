@@ -47,6 +47,8 @@ pub(crate) struct CommCore {
     me: u32,
     group: Arc<Ranks>,
     remote: Option<Arc<Ranks>>,
+    /// The local group comes first, in an order that both groups know.
+    first: bool,
     /// Collective operations that have begun: blocking calls, and those with requests.
     begun: [AtomicU32; 2],
     /// The memory that its processes share for collective operations.
@@ -78,6 +80,7 @@ impl CommCore {
             me,
             group,
             remote: None,
+            first: true,
             begun,
             node,
             handle,
@@ -86,14 +89,14 @@ impl CommCore {
     }
 
     /// Creates the core of an intercommunicator, with the ids of both groups. Messages come in the
-    /// channels `inn`, and leave in those of the remote group, `out`.
+    /// channels `inn`, and leave in those of the remote group, `out`. `first`: the local group
+    /// comes first, in an order that both groups know.
     pub(crate) fn inter(
         [id, other]: [u32; 2],
-        inn: [Channel; 2],
-        out: [Channel; 2],
-        group: Arc<Ranks>,
-        me: u32,
+        [inn, out]: [[Channel; 2]; 2],
+        (group, me): (Arc<Ranks>, u32),
         remote: Arc<Ranks>,
+        first: bool,
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (order, remote) = (order([&group, &remote], [id, other]), Some(remote));
@@ -111,6 +114,7 @@ impl CommCore {
             me,
             group,
             remote,
+            first,
             begun,
             node,
             handle,
@@ -167,7 +171,18 @@ impl CommCore {
 
     /// Returns true if the local group comes first in an order that both groups know.
     pub(crate) fn is_first(&self) -> bool {
-        self.remote().is_none_or(|remote| self.group().places().first() < remote.places().first())
+        self.first
+    }
+
+    /// Returns true if it has processes of other jobs; `size` is the number of those of this one.
+    pub(crate) fn spans_jobs(&self, size: u32) -> bool {
+        self.others(size).next().is_some()
+    }
+
+    /// Iterates over the places of its processes of other jobs.
+    pub(crate) fn others(&self, size: u32) -> impl Iterator<Item = u32> {
+        let remote = self.remote.iter().flat_map(|remote| remote.places().iter());
+        self.group.places().iter().chain(remote).copied().filter(move |place| *place >= size)
     }
 
     /// The processes that messages go to.

@@ -56,6 +56,8 @@ pub const BUFFER_AUTOMATIC: usize = usize::MAX - 1;
 pub const BSEND_OVERHEAD: i64 = 96;
 /// Longest name of an object in bytes, with the terminating zero in C.
 pub const MAX_OBJECT_NAME: usize = 128;
+/// Bytes of the name of a port, with its end (`MPI_MAX_PORT_NAME`).
+pub const MAX_PORT_NAME: usize = 256;
 /// Longest key of an info in bytes.
 pub const MAX_INFO_KEY: usize = 255;
 /// Longest value of an info in bytes.

@@ -54,13 +54,15 @@ pub(crate) struct Contexts {
 /// Contexts of the device for each id.
 const CONTEXTS: u32 = 4;
 
-/// Returns the channels of an id: for messages, and for collective operations.
+/// Returns the channels of an id: for messages, and for collective operations. `members` are the
+/// processes that send in them.
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) fn channels(vci: &mut Vci, id: u32) -> Result<[Channel; 2]> {
-    let first = CONTEXTS * id;
-    Ok([vci.comm_of_context(first)?, vci.comm_of_context(first + 1)?])
+pub(crate) fn channels(vci: &mut Vci, id: u32, members: &Ranks) -> Result<[Channel; 2]> {
+    let (first, size) = (CONTEXTS * id, vci.size());
+    let others: Vec<u32> = members.places().iter().copied().filter(|place| *place >= size).collect();
+    Ok([vci.comm_with_jobs(first, &others)?, vci.comm_with_jobs(first + 1, &others)?])
 }
 
 /// Returns the channels for partitioned communication that belong to one for messages: for offers,
@@ -83,12 +85,12 @@ impl Contexts {
         free[0] &= !(1 << WORLD | 1 << SELF | 1 << SESSIONS);
         let (me, size) = (dev.rank(), dev.size());
         let all = Arc::new(Ranks::new((0..size).collect()));
-        let sessions = Arc::new(CommCore::intra(SESSIONS, channels(dev, SESSIONS)?, all, me));
+        let sessions = Arc::new(CommCore::intra(SESSIONS, channels(dev, SESSIONS, &all)?, all, me));
         let (waiting, ending) = (Vec::new(), Vec::new());
         let contexts = Contexts { free, waiting, offered: [false; 2], ending, sessions };
         let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
-            let channels = channels(dev, id)?;
-            let core = CommCore::intra(id, channels, Arc::new(Ranks::new(places.into())), rank);
+            let group = Arc::new(Ranks::new(places.into()));
+            let core = CommCore::intra(id, channels(dev, id, &group)?, group, rank);
             core.set_handle(handle);
             Ok(Some(Communicator::new(core, name, Errhandler::ARE_FATAL)))
         };
@@ -117,6 +119,11 @@ impl Contexts {
     pub(crate) fn handler(&self, comm: Comm) -> Option<Handler> {
         let found = self.ending.iter().find(|(core, _)| core.handle() == Some(comm));
         found.map(|(_, handler)| handler.clone())
+    }
+
+    /// Communicators that were freed while operations on them were under way.
+    pub(crate) fn ending(&self) -> impl Iterator<Item = &CommCore> {
+        self.ending.iter().map(|(core, _)| &**core)
     }
 
     /// Takes back an id that no communicator was made of.

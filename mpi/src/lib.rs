@@ -29,7 +29,7 @@
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
 //! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned`, `io`, which has
-//!    files, and `win`, which has windows.
+//!    files, `win`, which has windows, and `dynamic`, which meets other jobs.
 
 mod accelerator;
 mod allocated;
@@ -42,6 +42,7 @@ mod comm;
 pub mod consts;
 mod context;
 pub mod datatype;
+mod dynamic;
 pub mod env;
 pub mod errh;
 pub mod error;

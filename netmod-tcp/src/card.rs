@@ -1,5 +1,7 @@
 //! The section of the business card: where a process listens, and the record of its interfaces.
 
+use std::net::IpAddr;
+
 use netmod_core::card::{BodyReader, BodyWriter};
 use netmod_core::{Card, CardError, CardWriter};
 use netmod_matching::{Host, wire};
@@ -20,11 +22,40 @@ pub(crate) struct Published {
 /// Writes the section: flags u8 (loopback addresses at which this process listens: 1 of IPv4, 2 of
 /// IPv6), port u16, length u16 and the record of the interfaces ([`netmod_matching::wire`]).
 pub(crate) fn emit(own: &Published, port: u16, card: &mut CardWriter) -> Result<(), CardError> {
-    let [v4, v6] = own.loopback.map(u8::from);
-    let record = wire::encode(&own.host);
     let mut body = BodyWriter::new();
-    body.u8(v4 | v6 << 1).u16(port).bytes(&record);
+    write(own, port, &mut body);
     card.section(SECTION, SECTION_VERSION, body.as_bytes())
+}
+
+fn write(own: &Published, port: u16, body: &mut BodyWriter) {
+    let [v4, v6] = own.loopback.map(u8::from);
+    body.u8(v4 | v6 << 1).u16(port).bytes(&wire::encode(&own.host));
+}
+
+/// Returns the body of a card's section with at most so many addresses, those of IPv4 first, and
+/// without what only chooses between them; with the version. `None` if the card has no such
+/// section.
+///
+/// Names of ports have little room. Whoever connects by one needs an address that it reaches.
+pub fn short_section(card: &Card, addresses: usize) -> Option<(u16, Vec<u8>)> {
+    let (mut published, port) = parse(card).ok()?;
+    let host = &mut published.host;
+    let links = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let mut left = addresses;
+    for is_v4 in [true, false] {
+        for nic in host.nics.iter_mut().filter(|nic| nic.up) {
+            nic.addresses.retain(|a| {
+                a.ip.is_ipv4() != is_v4 || !links(a.ip) && left.checked_sub(1).map(|n| left = n).is_some()
+            });
+        }
+    }
+    host.nics.retain(|nic| nic.up && !nic.addresses.is_empty());
+    host.nics.iter_mut().enumerate().for_each(|(i, nic)| nic.name = i.to_string());
+    host.reach = None;
+    host.cut = Default::default();
+    let mut body = BodyWriter::new();
+    write(&published, port, &mut body);
+    Some((SECTION_VERSION, body.as_bytes().to_vec()))
 }
 
 /// A card that does not say how its process is reached by TCP.

@@ -30,6 +30,7 @@ mod txq;
 mod vc;
 mod work;
 
+pub use card::short_section;
 pub use config::TcpConfig;
 pub use control::{CONTROL_LEN, CONTROL_MARK, Control, ControlError};
 pub use error::OpenError;

@@ -129,6 +129,7 @@ impl Ch3 {
     ) {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.budget.terms } else { Terms::DEFAULT };
+        let first = self.groups.get(group).map_or(0, |g| g.first);
         let most = self.budget.most_eager(terms);
         let eager_open = near && self.lmt.got_from() <= most;
         let eager_max = if eager_open { self.lmt.got_from().saturating_sub(1) } else { most } as u32;
@@ -136,6 +137,7 @@ impl Ch3 {
         let route = self.routes.shared(route);
         let side = VcSide {
             rank,
+            first,
             space,
             eager_max,
             eager_open,

@@ -36,9 +36,8 @@ impl Ch3 {
         if self.failures.is_empty() {
             return None;
         }
-        let group = self.groups.of_context(pattern.context())?.id;
-        let rank = u32::try_from(pattern.source()).ok()?;
-        self.failures.cause(&PeerName { group, rank }).cloned()
+        let peer = self.groups.name_of(pattern.context(), pattern.source())?;
+        self.failures.cause(&peer).cloned()
     }
 
     /// Returns true if all other processes of a group have failed.
@@ -86,15 +85,21 @@ impl Ch3 {
 
     /// Returns the consequence of failures for a message from any source in a context.
     pub(crate) fn outlook_of_any(&self, context: u32) -> WaitOutlook {
-        let Some(group) = self.groups.of_context(context) else { return WaitOutlook::Unaffected };
-        if let Some((first, n)) = self.failures.unacknowledged(group.id) {
-            let (rank, cause) = (first.peer.rank, first.cause.clone());
-            return WaitOutlook::Pending(Error::PendingFailed { rank, cause, others: n - 1 });
+        let (mut deserted, mut others) = (None, false);
+        for (_, group) in self.groups.senders(context) {
+            if let Some((first, n)) = self.failures.unacknowledged(group.id) {
+                let (rank, cause) = (first.peer.rank, first.cause.clone());
+                return WaitOutlook::Pending(Error::PendingFailed { rank, cause, others: n - 1 });
+            }
+            if self.is_deserted(group) {
+                deserted = Some(group.id);
+            } else {
+                others |= group.size > 1 || group.id != self.groups.world.id;
+            }
         }
-        if self.is_deserted(group) {
-            WaitOutlook::NobodyLeft(self.nobody_left(group.id))
-        } else {
-            WaitOutlook::Unaffected
+        match deserted.filter(|_| !others) {
+            Some(group) => WaitOutlook::NobodyLeft(self.nobody_left(group)),
+            None => WaitOutlook::Unaffected,
         }
     }
 
@@ -234,8 +239,10 @@ impl Ch3 {
         }
         self.fail_waiting(io, peer, error);
         let group = self.groups.find(&peer.group).and_then(|n| self.groups.get(n));
-        let Some(space) = group.map(|g| g.space) else { return };
-        let its_own = |p: &Pattern, _: &_| p.source() == peer.rank as i32 && space.owns(p.context());
+        let Some((space, source)) = group.map(|g| (g.space, (g.first + peer.rank).cast_signed())) else {
+            return;
+        };
+        let its_own = |p: &Pattern, _: &_| p.source() == source && space.owns(p.context());
         for req in self.queues.posted.drain_matching(its_own) {
             self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }

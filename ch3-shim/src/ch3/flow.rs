@@ -224,7 +224,7 @@ impl Ch3 {
 
     /// Returns true if a posted receive may match a message of this VC.
     fn is_awaited(&self, vc: VcId) -> bool {
-        let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.rank as i32, s.space)) else { return false };
+        let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.source(), s.space)) else { return false };
         self.queues
             .posted
             .any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
@@ -237,7 +237,7 @@ impl Ch3 {
     pub(crate) fn relieve_for(&mut self, io: &mut DevIo<'_>, pattern: &Pattern) {
         let sources = self.vcs.iter().filter(|(_, s)| s.flow.inc.is_wanting());
         let fitting = sources.filter(|(_, s)| {
-            (pattern.source() == s.rank as i32 || pattern.source() == ANY_SOURCE)
+            (pattern.source() == s.source() || pattern.source() == ANY_SOURCE)
                 && s.space.owns(pattern.context())
         });
         for vc in fitting.map(|(vc, _)| vc).collect::<Vec<_>>() {

@@ -10,6 +10,7 @@ use netmod_core::{
 
 use super::group::Cards;
 use super::{Body, Ch3, DevIo, Route};
+use crate::tagmatch::ANY_SOURCE;
 
 /// Most groups that wait at a port; others are refused, and try again.
 pub(crate) const MAX_WAITING: usize = 64;
@@ -153,10 +154,14 @@ impl Ch3 {
         }
         io.netmod.leave_group(&group.id);
         self.forget_failures(&group.id);
-        for req in self.queues.posted.drain_matching(|p, _| group.space.owns(p.context())) {
+        // Messages from any source still come from others, if the group shares its contexts.
+        let all = |source| group.job.is_none() && source == ANY_SOURCE;
+        let is_its =
+            |context, source| all(source) && group.space.owns(context) || group.owns(context, source);
+        for req in self.queues.posted.drain_matching(|p, _| is_its(p.context(), p.source())) {
             self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }
-        for (_, msg) in self.queues.unexpected.drain_matching(|env, _| group.space.owns(env.context())) {
+        for (_, msg) in self.queues.unexpected.drain_matching(|env, _| is_its(env.context(), env.source())) {
             self.discharge(io, &msg);
             if let Body::Whole(buf) = msg.body {
                 self.reqs.pool.give(buf);

@@ -11,6 +11,8 @@ use crate::tagmatch::Envelope;
 pub(crate) struct VcSide {
     /// The peer's rank in its group.
     pub rank: u32,
+    /// Source of its messages, as receives name it, less the rank.
+    pub first: u32,
     /// The contexts of that group.
     pub space: Space,
     /// Longest message that is always sent eagerly, in bytes.
@@ -49,7 +51,12 @@ impl VcSide {
             return None;
         }
         let context = self.space.of_wire(env.context())?;
-        Some(Envelope::of_words(context, env.source_tag()))
+        Some(Envelope::of_words(context, env.source_tag() + u64::from(self.first)))
+    }
+
+    /// Returns the source of its messages, as receives name it.
+    pub(super) fn source(&self) -> i32 {
+        (self.first + self.rank).cast_signed()
     }
 
     /// Traces that sends begin to wait for credit, or that none waits any more.

@@ -20,8 +20,8 @@ use super::watch::Watching;
 use super::{Cores, Ticks, Vci};
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
-    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, Lmt, Lookups, OneSided, Ports, Queues,
-    Requests, Routes, Terms, card_key,
+    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, JobName, Lmt, Lookups, OneSided, Ports,
+    Queues, Requests, Routes, Terms, card_key,
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
@@ -466,7 +466,8 @@ impl Builder {
         }
         self.agree(terms, size);
         netmod.join_job(key, pollers)?;
-        let groups = Groups::new(Group::world(me.group, rank, size));
+        let mut groups = Groups::new(Group::world(me.group, rank, size));
+        groups.world.job = Some(JobName::new(me.group, size, key));
         let near = netmod.shares_memory();
         let tick_mask = if self.clock.is_some() { 0 } else { 63 };
         let alone = self.is_without_helper();

@@ -51,7 +51,7 @@ use crate::netset::NetSet;
 use crate::progress::Guarded;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
-pub use dynamic::InterComm;
+pub use dynamic::{InterComm, Link};
 pub use failed::{Completion, Ended, Failed, SomeFailed};
 pub use init::Builder;
 pub use leave::Disconnecting;
@@ -223,6 +223,15 @@ impl Vci {
     /// # Errors
     /// If the id is 2^29 or more, or if the device has given out ids by [`Vci::dup`].
     pub fn comm_of_context(&mut self, context: u32) -> Result<Comm> {
+        self.comm_with_jobs(context, &[])
+    }
+
+    /// Works like [`Vci::comm_of_context`] for a communicator that also has processes at these
+    /// places of other jobs.
+    ///
+    /// # Errors
+    /// As [`Vci::comm_of_context`].
+    pub fn comm_with_jobs(&mut self, context: u32, places: &[u32]) -> Result<Comm> {
         self.check_origin()?;
         if context >= NAMED_CONTEXTS {
             let text = format!("context id {context} is too large: those of communicators are below 2^29");
@@ -232,6 +241,7 @@ impl Vci {
             let text = "comm_of_context: this device has duplicated communicators by itself; agree on the ids of all, or of none";
             return Err(Error::Usage(text.into()));
         }
+        self.ch3.groups.set_mixed(context, places);
         Ok(Comm { context, group: WORLD })
     }
 
@@ -435,19 +445,30 @@ impl Vci {
     #[inline]
     fn outgoing(&self, dest: i32, tag: i32, comm: Comm) -> Result<((u32, u32), Envelope)> {
         let group = self.group(comm)?;
-        let rank = in_group(group, dest)?;
+        let to = match u32::try_from(dest) {
+            Ok(rank) if rank < group.size => (comm.group, rank),
+            _ => self.elsewhere(group, dest)?,
+        };
         if tag < 0 {
             return Err(Error::Tag(tag));
         }
         let context = group.space.to_wire(comm.context);
-        Ok(((comm.group, rank), Envelope::new(context, group.me as i32, tag)))
+        Ok((to, Envelope::new(context, group.me as i32, tag)))
+    }
+
+    /// The group and rank of a place of another job, which communicators of the job's space reach.
+    #[cold]
+    fn elsewhere(&self, group: &Group, place: i32) -> Result<(u32, u32)> {
+        let is_world = group.id == self.ch3.groups.world.id;
+        let found = u32::try_from(place).ok().filter(|_| is_world).and_then(|p| self.ch3.groups.at_place(p));
+        found.ok_or(Error::Rank { rank: place, size: group.size })
     }
 
     #[inline]
     fn incoming(&self, source: i32, tag: i32, comm: Comm) -> Result<Pattern> {
         let group = self.group(comm)?;
-        if source != ANY_SOURCE {
-            in_group(group, source)?;
+        if source != ANY_SOURCE && in_group(group, source).is_err() {
+            self.elsewhere(group, source)?;
         }
         if tag < 0 && tag != ANY_TAG {
             return Err(Error::Tag(tag));

@@ -98,12 +98,10 @@ impl Vci {
             if last.replace((p.context(), p.source())) == Some((p.context(), p.source())) {
                 return false;
             }
-            if let Some((n, _)) = groups.iter().find(|(_, g)| g.space.owns(p.context())) {
-                if let Ok(rank) = u32::try_from(p.source()) {
-                    specific.insert((n, rank));
-                } else if p.source() == ANY_SOURCE {
-                    whole.insert(n);
-                }
+            if p.source() == ANY_SOURCE {
+                whole.extend(groups.senders(p.context()).map(|(n, _)| n));
+            } else if let Some((n, g)) = groups.iter().find(|(_, g)| g.owns(p.context(), p.source())) {
+                specific.insert((n, p.source().cast_unsigned() - g.first));
             }
             false
         };

@@ -13,6 +13,7 @@ use crate::consts::{
     COMM_TYPE_SHARED, UNDEFINED,
 };
 use crate::context::{Agreement, channels};
+use crate::dynamic::among_jobs;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
@@ -64,6 +65,7 @@ impl State {
         objects.anytime.errhandlers().release(gone.errhandler);
         objects.buffers.end(Owner::Comm(comm));
         objects.contexts.give_back(gone.core, handler);
+        self.leave_unused_jobs();
         Ok(())
     }
 }
@@ -114,13 +116,13 @@ impl Duplication {
 
 /// Makes the core of a communicator with the groups of another one.
 fn like(vci: &mut Vci, parent: &CommCore, [id, other]: [u32; 2]) -> Result<CommCore> {
-    let (inn, group, me) = (channels(vci, id)?, Arc::clone(parent.group()), parent.rank());
+    let (group, me) = (Arc::clone(parent.group()), parent.rank());
     let mut core = match parent.remote() {
         Some(remote) => {
-            let out = channels(vci, other)?;
-            CommCore::inter([id, other], inn, out, group, me, Arc::clone(remote))
+            let both = [channels(vci, id, remote)?, channels(vci, other, remote)?];
+            CommCore::inter([id, other], both, (group, me), Arc::clone(remote), parent.is_first())
         }
-        None => CommCore::intra(id, inn, group, me),
+        None => CommCore::intra(id, channels(vci, id, &group)?, group, me),
     };
     core.session = parent.session;
     Ok(core)
@@ -159,7 +161,7 @@ impl Mpi {
     /// Makes an intracommunicator of an agreed id, in which this process is.
     pub(crate) fn make(&self, parent: Comm, id: u32, group: Arc<Ranks>, me: u32) -> Result<Comm> {
         self.with(|s| {
-            let channels = channels(&mut s.dev, id)?;
+            let channels = channels(&mut s.dev, id, &group)?;
             s.objects.add_comm(parent, CommCore::intra(id, channels, group, me))
         })
     }
@@ -291,14 +293,28 @@ impl Mpi {
             let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
             let asks = known && ![UNDEFINED, COMM_TYPE_NEIGHBORHOOD].contains(&split_type);
             let rank = dev.rank();
-            let color = if asks { Some(dev.node_of(rank)?) } else { None };
+            let color = match (asks, core.spans_jobs(dev.size())) {
+                (false, _) => None,
+                (true, false) => Some(dev.node_of(rank)?),
+                // Jobs number their nodes apart, and share no memory.
+                (true, true) => Some(among_jobs(dev, rank)),
+            };
             Ok((core, color))
         })?;
         if let Some(remote) = core.remote() {
-            let places = core.group().places().iter().chain(remote.places().iter());
-            let nodes =
-                self.with(|s| places.map(|p| Ok(s.dev.node_of(*p)?)).collect::<Result<HashSet<u64>>>())?;
-            let further = split_type != COMM_TYPE_HW_UNGUIDED || nodes.len() > 1;
+            let mut places = core.group().places().iter().chain(remote.places().iter());
+            let further = split_type != COMM_TYPE_HW_UNGUIDED
+                || self.with(|s| {
+                    if core.spans_jobs(s.dev.size()) {
+                        return Ok(true);
+                    }
+                    let first = places.next().map(|p| s.dev.node_of(*p)).transpose()?;
+                    let mut is_same = true;
+                    for place in places {
+                        is_same &= Some(s.dev.node_of(*place)?) == first;
+                    }
+                    Ok(!is_same)
+                })?;
             return self.split_inter(comm, &core, Wish { color: color.filter(|_| further), key });
         }
         let wishes = self.wishes(&core, Wish { color, key })?;
@@ -393,18 +409,5 @@ impl Mpi {
         self.with(|s| s.drop_comm(*comm))?;
         *comm = Comm::NULL;
         Ok(())
-    }
-
-    /// Frees a communicator when all operations on it are over (`MPI_Comm_disconnect`).
-    ///
-    /// # Errors
-    /// As [`Mpi::comm_free`].
-    pub fn comm_disconnect(&self, comm: &mut Comm) -> Result<()> {
-        self.wait_until(|vci, objects, requests| match objects.comms.get(*comm) {
-            Ok(c) if requests.has_messages(vci, &c.core) => None,
-            Ok(_) => Some(Ok(())),
-            Err(e) => Some(Err(e)),
-        })?;
-        self.comm_free(comm)
     }
 }

@@ -9,6 +9,7 @@ use ch3_shim::{Request, Vci};
 
 use crate::comm::CommCore;
 use crate::context::{Agreement, channels};
+use crate::dynamic::roster::Roster;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
 use crate::handle::Comm;
@@ -18,28 +19,6 @@ use crate::ranks::Ranks;
 use crate::status::failure;
 use crate::target::{OwnTarget, Target};
 use crate::wish::Wish;
-
-/// A group as it is told to the other one: its context id, and its processes.
-#[derive(Debug, PartialEq, Eq)]
-struct Side {
-    id: u32,
-    places: Arc<[u32]>,
-}
-
-impl Side {
-    fn emit(&self) -> Vec<u8> {
-        std::iter::once(&self.id).chain(self.places.iter()).flat_map(|word| word.to_le_bytes()).collect()
-    }
-
-    fn parse(data: &[u8]) -> Result<Side> {
-        let mut words = data.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
-        let Some(id) = words.next().filter(|_| data.len().is_multiple_of(4)) else {
-            let text = "the remote leader has sent what is no group; do both sides call the same function?";
-            return Err(MpiError::new(Class::OTHER, text));
-        };
-        Ok(Side { id, places: words.collect() })
-    }
-}
 
 /// Returns the id of the other group; `ids` has one of each process of the party of both.
 pub(super) fn other_id(core: &CommCore, own: u32, ids: &[u8]) -> u32 {
@@ -104,39 +83,61 @@ impl Mpi {
     fn meet(
         &self,
         local: Comm,
-        core: &CommCore,
+        core: &Arc<CommCore>,
         leader: u32,
         partner: Option<&OwnTarget>,
         id: u32,
     ) -> Result<Comm> {
-        let own = Side { id, places: Arc::clone(core.group().places()) };
+        let places = core.group().places();
+        let own = self.with(|s| {
+            let size = s.dev.size();
+            // Processes of one job can ask for each other's cards.
+            let cards = core.spans_jobs(size) || partner.is_some_and(|p| p.place.cast_unsigned() >= size);
+            Roster::of(&mut s.dev, id, places, cards)
+        })?;
         let other = match partner {
             Some(partner) => self.tell_all(core, self.swap_with(partner, own.emit()))?,
             None => self.hear(core, leader)?,
         };
-        let other = Side::parse(&other)?;
-        let remote = Ranks::new(Arc::clone(&other.places));
-        if let Some(common) = own.places.iter().find(|place| remote.rank(**place).is_some()) {
+        let other = Roster::parse(&other)?;
+        let remote = Ranks::new(self.with(|s| other.meet(&mut s.dev))?);
+        if let Some(common) = places.iter().find(|place| remote.rank(**place).is_some()) {
             let text =
                 format!("process {common} of the job is in both groups; they must have none in common");
             return Err(MpiError::new(Class::COMM, text));
         }
-        let group = Arc::clone(core.group());
-        self.make_inter(local, [id, other.id], group, core.rank(), Arc::new(remote))
+        if !own.is_of_one_job(&other) {
+            self.all_have_met(core, leader, partner)?;
+        }
+        let group = (Arc::clone(core.group()), core.rank());
+        self.make_inter(local, [id, other.id], group, Arc::new(remote), own.is_before(&other))
     }
 
-    fn make_inter(
+    /// Waits until all processes of both groups have met the jobs of the other one, since a process
+    /// refuses those that it has not met.
+    fn all_have_met(&self, core: &Arc<CommCore>, leader: u32, partner: Option<&OwnTarget>) -> Result<()> {
+        self.gather_records(Party::of_all(core), vec![0])?;
+        match partner {
+            Some(partner) => self.tell_all(core, self.swap_with(partner, vec![0])),
+            None => self.hear(core, leader),
+        }
+        .map(|_| ())
+    }
+
+    /// Adds an intercommunicator of this process's group and a remote one, with the ids of both.
+    /// `first`: the local group comes first, in an order that both groups know.
+    pub(crate) fn make_inter(
         &self,
         parent: Comm,
         ids: [u32; 2],
-        group: Arc<Ranks>,
-        me: u32,
+        group: (Arc<Ranks>, u32),
         remote: Arc<Ranks>,
+        first: bool,
     ) -> Result<Comm> {
         self.with(|s| {
             let State { dev, objects, .. } = s;
-            let (inn, out) = (channels(dev, ids[0])?, channels(dev, ids[1])?);
-            objects.add_comm(parent, CommCore::inter(ids, inn, out, group, me, remote))
+            let both = [channels(dev, ids[0], &remote)?, channels(dev, ids[1], &remote)?];
+            objects.add_comm(parent, CommCore::inter(ids, both, group, remote, first))
         })
     }
 
@@ -165,7 +166,8 @@ impl Mpi {
         let place = core.group().place(core.rank());
         let me = places.iter().position(|p| Some(*p) == place).unwrap_or(0) as u32;
         let ids = [id, other_id(core, id, &ids)];
-        self.make_inter(inter, ids, Arc::new(Ranks::new(places)), me, Arc::new(Ranks::new(others)))
+        let group = (Arc::new(Ranks::new(places)), me);
+        self.make_inter(inter, ids, group, Arc::new(Ranks::new(others)), own_first)
     }
 
     /// Exchanges data with the leader of the other group.
@@ -181,7 +183,7 @@ impl Mpi {
     }
 
     /// Receives data of any length.
-    fn take_from(&self, core: &CommCore, place: i32, tag: i32) -> Result<Vec<u8>> {
+    pub(crate) fn take_from(&self, core: &CommCore, place: i32, tag: i32) -> Result<Vec<u8>> {
         let message = self.wait_until(|vci, _, _| {
             let found = vci.improbe(place, tag, core.coll).map_err(|e| failure(e, core));
             found.transpose()

@@ -224,8 +224,8 @@ impl Mpi {
         let party = Party { core, places: Arc::clone(&places), me, tag };
         let id = self.agree(Agreement::new(party, true))?;
         let comm = self.with(|s| {
-            let channels = channels(&mut s.dev, id)?;
-            let mut core = CommCore::intra(id, channels, Arc::new(Ranks::new(places)), me as u32);
+            let group = Arc::new(Ranks::new(places));
+            let mut core = CommCore::intra(id, channels(&mut s.dev, id, &group)?, group, me as u32);
             core.session = session;
             s.objects.add_comm_with(errhandler, core)
         })?;

@@ -16,6 +16,7 @@ use super::choice::{self, Forced, Machine, Operation, PATHS, Setting};
 use super::node_memory::{Lease, MAX_PROCESSES, NodeMemory};
 use super::node_state::{Agreement, Decision};
 use crate::comm::{CommCore, SETUP_TAG};
+use crate::dynamic::among_jobs;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, GatherAll, Party};
 
@@ -196,12 +197,16 @@ fn record_of(vci: &mut Vci, core: &CommCore, forced: Forced, place: u32) -> [u8;
     }
     head[1] = path_of(vci);
     head[2..].copy_from_slice(&forced.0);
-    rest[..8].copy_from_slice(&node_of(vci, place).to_le_bytes());
+    rest[..8].copy_from_slice(&node_of(vci, core, place).to_le_bytes());
     record
 }
 
 /// Returns the number of a process's node: processes of one node share memory.
-fn node_of(vci: &mut Vci, place: u32) -> u64 {
+fn node_of(vci: &mut Vci, core: &CommCore, place: u32) -> u64 {
+    if core.spans_jobs(vci.size()) {
+        // Jobs number their nodes apart, and share no memory.
+        return among_jobs(vci, place);
+    }
     match vci.config().shm_ranks() {
         // A process that does not know its node is alone.
         0 => vci.node_of(place).unwrap_or(1 << 63 | u64::from(place)),

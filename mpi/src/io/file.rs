@@ -166,6 +166,11 @@ impl Default for Files {
 }
 
 impl Files {
+    /// The communicators of all files.
+    pub(crate) fn cores(&self) -> impl Iterator<Item = &CommCore> {
+        self.table.iter().map(|(_, entry)| &*entry.file.core)
+    }
+
     /// Returns an open file.
     ///
     /// # Errors

@@ -164,7 +164,7 @@ impl Mpi {
         let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
         let id = self.agree(Agreement::new(Party::of_all(&parent), true))?;
         self.with(|s| {
-            let channels = channels(&mut s.dev, id)?;
+            let channels = channels(&mut s.dev, id, parent.group())?;
             let core = CommCore::intra(id, channels, Arc::clone(parent.group()), parent.rank());
             Ok(Arc::new(core))
         })

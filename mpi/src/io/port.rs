@@ -291,7 +291,10 @@ impl Collective {
     /// Returns the error of a process of the group that has failed, as far as it is known.
     fn lost(&self, vci: &Vci) -> Option<Box<MpiError>> {
         let members = self.core.group();
-        let failed = vci.failed().into_iter().find(|failure| members.rank(failure.peer.rank).is_some())?;
+        let failed = vci
+            .failed()
+            .into_iter()
+            .find(|f| vci.place_of_peer(&f.peer).and_then(|p| members.rank(p)).is_some())?;
         let text = format!("{}: the file's group cannot go on without it; close the file", failed.cause);
         Some(MpiError::new(Class::PROC_FAILED, text))
     }

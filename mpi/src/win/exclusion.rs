@@ -38,8 +38,9 @@ impl InNode<'_> {
             if looks.is_multiple_of(PATIENCE) {
                 self.vci.progress()?;
                 let members = self.window.core.group();
-                let lost: Vec<u32> =
-                    self.vci.failed().iter().filter_map(|f| members.rank(f.peer.rank)).collect();
+                let failed = self.vci.failed();
+                let places = failed.iter().filter_map(|f| self.vci.place_of_peer(&f.peer));
+                let lost: Vec<u32> = places.filter_map(|place| members.rank(place)).collect();
                 if lost.into_iter().any(|rank| done(self, Some(rank))) {
                     return Ok(());
                 }

@@ -19,6 +19,7 @@ use crate::attr::Attrs;
 use crate::comm::CommCore;
 use crate::context::{Agreement, channels};
 use crate::datatype::Buf;
+use crate::dynamic::among_jobs;
 use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{GatherAll, Party};
@@ -148,7 +149,7 @@ impl Mpi {
         let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
         let id = self.agree(Agreement::new(Party::of_all(&parent), true))?;
         self.with(|s| {
-            let channels = channels(&mut s.dev, id)?;
+            let channels = channels(&mut s.dev, id, parent.group())?;
             Ok(Arc::new(CommCore::intra(id, channels, Arc::clone(parent.group()), parent.rank())))
         })
     }
@@ -457,7 +458,11 @@ fn same_node(members: &[Member]) -> bool {
 /// Returns the node of this process, if it shares memory with others there.
 fn own_node(vci: &mut Vci, core: &CommCore) -> Option<u64> {
     let place = core.group().place(core.rank())?;
-    if vci.shares_memory() { vci.node_of(place).ok() } else { None }
+    if !vci.shares_memory() {
+        return None;
+    }
+    // Jobs number their nodes apart, and share no memory.
+    if core.spans_jobs(vci.size()) { Some(among_jobs(vci, place)) } else { vci.node_of(place).ok() }
 }
 
 #[cold]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use ch3_shim::shared_memory::SharedMemory;
-use ch3_shim::{RawReq, Vci};
+use ch3_shim::{Failure, RawReq, Vci};
 
 use super::control::Control;
 use super::epoch::Epochs;
@@ -176,7 +176,8 @@ impl Window {
     pub(super) fn lost(&self, vci: &Vci, concerns: impl Fn(u32) -> bool) -> Option<Box<MpiError>> {
         let members = self.core.group();
         let failures = vci.failed();
-        let lost = failures.iter().find(|f| members.rank(f.peer.rank).is_some_and(&concerns))?;
+        let rank = |f: &Failure| members.rank(vci.place_of_peer(&f.peer)?);
+        let lost = failures.iter().find(|f| rank(f).is_some_and(&concerns))?;
         let text = format!("{}: the epoch of the window has failed; free the window", lost.cause);
         Some(MpiError::new(Class::PROC_FAILED, text))
     }
@@ -214,6 +215,11 @@ impl Wins {
     /// A bad handle.
     pub(crate) fn get(&self, win: Win) -> Result<&Window> {
         self.table.get(win)
+    }
+
+    /// The communicators of all windows.
+    pub(crate) fn cores(&self) -> impl Iterator<Item = &CommCore> {
+        self.table.iter().map(|(_, window)| &*window.core)
     }
 
     /// Serves the requests that have come to all windows.

@@ -19,6 +19,26 @@ impl fmt::Debug for JobKey {
     }
 }
 
+impl JobKey {
+    /// Derives the key of another purpose, from which this one cannot be computed.
+    ///
+    /// `purpose` is longer than a handshake's label, so that no MAC of a handshake is such a key.
+    pub fn derive(&self, purpose: &[&[u8]]) -> JobKey {
+        let mut mac = self.hmac();
+        mac.update(b"netmod derived key");
+        purpose.iter().for_each(|part| mac.update(part));
+        JobKey(mac.finalize().into_bytes().into())
+    }
+
+    fn hmac(&self) -> Hmac<Sha256> {
+        // RFC 2104 pads a short key with zeroes to the hash's block, so this is HMAC with the 32
+        // bytes; the constructor for a whole block has no error to handle.
+        let mut block = [0u8; 64];
+        block[..32].copy_from_slice(&self.0);
+        Hmac::<Sha256>::new(&block.into())
+    }
+}
+
 /// The purpose of a MAC, so that none can stand for another.
 #[derive(Clone, Copy)]
 pub(crate) enum Label {
@@ -63,11 +83,7 @@ impl Transcript {
     }
 
     fn mac(&self, key: &JobKey, label: Label, unfinished: &[u8]) -> Hmac<Sha256> {
-        // RFC 2104 pads a short key with zeroes to the hash's block, so this is HMAC with the 32
-        // bytes; the constructor for a whole block has no error to handle.
-        let mut block = [0u8; 64];
-        block[..32].copy_from_slice(&key.0);
-        let mut mac = Hmac::<Sha256>::new(&block.into());
+        let mut mac = key.hmac();
         mac.update(label.bytes());
         mac.update(&self.bytes);
         mac.update(unfinished);

@@ -45,8 +45,34 @@ fn groups_are_found_by_number_id_and_context() {
     assert!(groups.get(1).is_none());
     assert_eq!(groups.find(&GroupId([1; 16])), Some(WORLD));
     assert_eq!(groups.find(&GroupId([2; 16])), None);
-    assert_eq!(groups.of_context(9).map(|g| g.id), Some(GroupId([1; 16])));
-    assert!(groups.of_context(REMOTE).is_none());
+    assert_eq!(groups.senders(9).map(|(_, g)| g.id).next(), Some(GroupId([1; 16])));
+    assert!(groups.senders(REMOTE).next().is_none());
+}
+
+/// Jobs share the job's contexts, and are told apart by places, which nobody else gets.
+#[test]
+fn processes_of_jobs_that_were_met_have_places() {
+    use crate::ch3::JobName;
+    let mut groups = Groups::new(Group::world(GroupId([1; 16]), 0, 2));
+    let meet = |groups: &mut Groups, id, size| {
+        let job = JobName::new(GroupId([id; 16]), size, [id; 32]);
+        groups.add_job(job.id, ME, job, Cards::Unknown).expect("a group")
+    };
+    let (a, b) = (meet(&mut groups, 2, 3), meet(&mut groups, 3, 1));
+    let places: Vec<_> = (0..7).map(|place| groups.at_place(place)).collect();
+    let places_of = |g, n: u32| (0..n).map(move |rank| Some((g, rank)));
+    let wanted: Vec<_> = places_of(WORLD, 2).chain(places_of(a, 3)).chain(places_of(b, 1)).collect();
+    assert_eq!((&places[..6], places[6]), (&wanted[..], None));
+    assert_eq!(groups.name_of(9, 4), Some(PeerName { group: GroupId([2; 16]), rank: 2 }));
+    assert_eq!(groups.name_of(9, 1), Some(PeerName { group: GroupId([1; 16]), rank: 1 }));
+    assert_eq!(groups.name_of(9, -2), None);
+    groups.set_mixed(9, &[4, 3, 0]);
+    let senders = |groups: &Groups, context| groups.senders(context).map(|(n, _)| n).collect::<Vec<_>>();
+    assert_eq!((senders(&groups, 9), senders(&groups, 8)), (vec![WORLD, a], vec![WORLD]));
+    groups.remove(a);
+    assert_eq!((groups.at_place(4), groups.at_place(5)), (None, Some((b, 0))));
+    let c = meet(&mut groups, 4, 1);
+    assert_eq!((c, groups.at_place(6), senders(&groups, 9)), (a, Some((c, 0)), vec![WORLD]));
 }
 
 #[test]

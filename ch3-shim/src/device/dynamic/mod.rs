@@ -27,6 +27,7 @@
 //! any more, so the close protocol can run on each VC, and everything that was made for the group
 //! goes.
 
+mod jobs;
 mod talk;
 mod word;
 
@@ -88,6 +89,19 @@ impl InterComm {
     pub fn remote_size(&self) -> u32 {
         self.remote_size
     }
+}
+
+/// A connection of two processes that have met at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    group: u32,
+}
+
+impl Link {
+    /// Rank of the other process in the link's communicator.
+    pub const PEER: i32 = ROOT.cast_signed();
+    /// Tag of the first message, which the process that connects sends.
+    pub const TAG: i32 = ROOT_TAG;
 }
 
 /// Random bytes.
@@ -246,17 +260,7 @@ impl Vci {
     /// The first guest of a port that has said what it wants. A silent one holds up nobody.
     fn next_guest(&mut self, tag: u64, deadline: Time) -> Result<Option<u32>> {
         loop {
-            let now = self.now;
-            self.ch3.forget_lost_arrivals(&mut self.engine.io(now), tag);
-            let guests =
-                self.ch3.ports.get(&tag).map_or_else(Vec::new, |p| p.waiting.iter().copied().collect());
-            let spoken = guests
-                .into_iter()
-                .find(|g| self.root_comm(*g).is_some_and(|comm| self.has_spoken(ROOT, ROOT_TAG, comm)));
-            if let Some(guest) = spoken {
-                if let Some(port) = self.ch3.ports.get_mut(&tag) {
-                    port.waiting.retain(|g| *g != guest);
-                }
+            if let Some(guest) = self.first_guest(tag) {
                 return Ok(Some(guest));
             }
             if self.now >= deadline {
@@ -265,6 +269,20 @@ impl Vci {
             let seen = self.ch3.stats.unexpected;
             self.wait_until(deadline, |d| d.ch3.stats.unexpected != seen)?;
         }
+    }
+
+    /// Takes the first guest of a port that has said what it wants.
+    fn first_guest(&mut self, tag: u64) -> Option<u32> {
+        let now = self.now;
+        self.ch3.forget_lost_arrivals(&mut self.engine.io(now), tag);
+        let guests: Vec<u32> = self.ch3.ports.get(&tag)?.waiting.iter().copied().collect();
+        let spoken = guests
+            .into_iter()
+            .find(|g| self.root_comm(*g).is_some_and(|comm| self.has_spoken(ROOT, ROOT_TAG, comm)))?;
+        if let Some(port) = self.ch3.ports.get_mut(&tag) {
+            port.waiting.retain(|g| *g != spoken);
+        }
+        Some(spoken)
     }
 
     /// The communicator in which two roots talk.

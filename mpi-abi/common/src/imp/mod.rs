@@ -6,6 +6,7 @@ pub mod coll;
 pub mod comm;
 pub mod convert;
 pub mod datatype;
+pub mod dynamic;
 pub mod env;
 pub mod error;
 pub mod file;

@@ -2,26 +2,26 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Close_port PMPI_Close_port (port_name: *const c_char)
-    on Object::None; (port_name) }
-missing! { MPI_Comm_accept PMPI_Comm_accept (port_name: *const c_char, info: c_int, root: c_int, comm: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); (port_name, info, root, comm, newcomm) }
-missing! { MPI_Comm_connect PMPI_Comm_connect (port_name: *const c_char, info: c_int, root: c_int, comm: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); (port_name, info, root, comm, newcomm) }
+entry! { MPI_Close_port PMPI_Close_port [] (port_name: *const c_char)
+    on Object::None; |mpi| mpi.close_port(text(port_name)?) }
+entry! { MPI_Comm_accept PMPI_Comm_accept [] (port_name: *const c_char, info: c_int, root: c_int, comm: c_int, newcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = imp::dynamic::comm_accept(mpi, port_name, info, root, comm, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Comm_connect PMPI_Comm_connect [] (port_name: *const c_char, info: c_int, root: c_int, comm: c_int, newcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = imp::dynamic::comm_connect(mpi, port_name, info, root, comm, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect [] (comm: *mut c_int)
     on Object::Comm(look(comm)); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_disconnect(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [] (parent: *mut c_int)
     on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
-missing! { MPI_Comm_join PMPI_Comm_join (fd: c_int, intercomm: *mut c_int)
-    on Object::None; (fd, intercomm) }
+entry! { MPI_Comm_join PMPI_Comm_join [] (fd: c_int, intercomm: *mut c_int)
+    on Object::None; |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_join(mpi, fd, intercomm); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
 missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
     on Object::Comm(comm); (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes) }
 missing! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
     on Object::Comm(comm); (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes) }
 missing! { MPI_Lookup_name PMPI_Lookup_name (service_name: *const c_char, info: c_int, port_name: *mut c_char)
     on Object::None; (service_name, info, port_name) }
-missing! { MPI_Open_port PMPI_Open_port (info: c_int, port_name: *mut c_char)
-    on Object::None; (info, port_name) }
+entry! { MPI_Open_port PMPI_Open_port [] (info: c_int, port_name: *mut c_char)
+    on Object::None; |mpi| imp::dynamic::open_port(mpi, info, port_name) }
 missing! { MPI_Publish_name PMPI_Publish_name (service_name: *const c_char, info: c_int, port_name: *const c_char)
     on Object::None; (service_name, info, port_name) }
 missing! { MPI_Unpublish_name PMPI_Unpublish_name (service_name: *const c_char, info: c_int, port_name: *const c_char)

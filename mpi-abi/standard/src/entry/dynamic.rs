@@ -2,26 +2,26 @@
 
 use crate::prelude::*;
 
-missing! { MPI_Close_port PMPI_Close_port (port_name: *const c_char)
-    on Object::None; (port_name) }
-missing! { MPI_Comm_accept PMPI_Comm_accept (port_name: *const c_char, info: Handle, root: c_int, comm: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); (port_name, info, root, comm, newcomm) }
-missing! { MPI_Comm_connect PMPI_Comm_connect (port_name: *const c_char, info: Handle, root: c_int, comm: Handle, newcomm: *mut Handle)
-    on Object::Comm(comm.number()); (port_name, info, root, comm, newcomm) }
+entry! { MPI_Close_port PMPI_Close_port [] (port_name: *const c_char)
+    on Object::None; |mpi| mpi.close_port(text(port_name)?) }
+entry! { MPI_Comm_accept PMPI_Comm_accept [let info = info.number(); let root = numbers::rank_in(root); let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (port_name: *const c_char, info: Handle, root: c_int, comm: Handle, newcomm: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = imp::dynamic::comm_accept(mpi, port_name, info, root, comm, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Comm_connect PMPI_Comm_connect [let info = info.number(); let root = numbers::rank_in(root); let comm = comm.number(); let mut newcomm_io = OutHandle::new(newcomm, Kind::COMM); let newcomm = newcomm_io.at();] (port_name: *const c_char, info: Handle, root: c_int, comm: Handle, newcomm: *mut Handle)
+    on Object::Comm(comm.number()); |mpi| { given(newcomm)?; let done_ = imp::dynamic::comm_connect(mpi, port_name, info, root, comm, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect [let mut comm_io = OutHandle::of(comm, Kind::COMM); let comm = comm_io.at();] (comm: *mut Handle)
     on Object::Comm(Handle::look(comm).number()); |mpi| { let mut comm_ = Comm(get(comm)? as u32); let done_ = mpi.comm_disconnect(&mut comm_); put(comm, comm_)?; done_ } }
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [let mut parent_io = OutHandle::new(parent, Kind::COMM); let parent = parent_io.at();] (parent: *mut Handle)
     on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
-missing! { MPI_Comm_join PMPI_Comm_join (fd: c_int, intercomm: *mut Handle)
-    on Object::None; (fd, intercomm) }
+entry! { MPI_Comm_join PMPI_Comm_join [let mut intercomm_io = OutHandle::new(intercomm, Kind::COMM); let intercomm = intercomm_io.at();] (fd: c_int, intercomm: *mut Handle)
+    on Object::None; |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_join(mpi, fd, intercomm); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
 missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
     on Object::Comm(comm.number()); (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes) }
 missing! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
     on Object::Comm(comm.number()); (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes) }
 missing! { MPI_Lookup_name PMPI_Lookup_name (service_name: *const c_char, info: Handle, port_name: *mut c_char)
     on Object::None; (service_name, info, port_name) }
-missing! { MPI_Open_port PMPI_Open_port (info: Handle, port_name: *mut c_char)
-    on Object::None; (info, port_name) }
+entry! { MPI_Open_port PMPI_Open_port [let info = info.number();] (info: Handle, port_name: *mut c_char)
+    on Object::None; |mpi| imp::dynamic::open_port(mpi, info, port_name) }
 missing! { MPI_Publish_name PMPI_Publish_name (service_name: *const c_char, info: Handle, port_name: *const c_char)
     on Object::None; (service_name, info, port_name) }
 missing! { MPI_Unpublish_name PMPI_Unpublish_name (service_name: *const c_char, info: Handle, port_name: *const c_char)

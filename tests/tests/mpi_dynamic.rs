@@ -1,0 +1,71 @@
+//! Programs that meet processes of other jobs.
+
+use std::path::PathBuf;
+
+use netmod_tests::jobs::launch::run;
+use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, installed};
+
+const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
+
+fn prefix() -> &'static Prefix {
+    installed(JOB)
+}
+
+/// A file of this process for the name of a port, which does not exist yet.
+fn port_file(of: &str) -> PathBuf {
+    let file = std::env::temp_dir().join(format!("netmod-port-{of}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&file);
+    file
+}
+
+#[test]
+fn groups_of_one_job_meet_at_a_port() {
+    let test = "groups_of_one_job_meet_at_a_port";
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, "dynamic.c");
+        for (starter, ranks) in [(Starter::Nmrun, 2), (Starter::Nmrun, 5), (Starter::Hydra, 3)] {
+            let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
+            run(job.args(["one", "-", "12"])).expect_ok("dynamic", ranks);
+        }
+    }
+}
+
+#[test]
+fn two_jobs_meet_at_a_port() {
+    let test = "two_jobs_meet_at_a_port";
+    let kinds = [
+        (Starter::Nmrun, 2, Starter::Nmrun, 3, "shm,tcp"),
+        (Starter::Nmrun, 1, Starter::Hydra, 2, "shm,tcp"),
+        (Starter::Hydra, 2, Starter::Nmrun, 1, "tcp"),
+    ];
+    for (abi, (serves, servers, visits, visitors, netmod)) in Abi::ALL.into_iter().cycle().zip(kinds) {
+        let program = prefix().compiled_for(abi, "dynamic.c");
+        let file = port_file(&format!("{servers}-{visitors}"));
+        let job = |starter, ranks, role: &str| {
+            let mut job = prefix().job(test, starter, ranks, &program)?;
+            job.env("NETMOD", netmod).arg(role).arg(&file).arg("12");
+            Some(job)
+        };
+        let (Some(mut serve), Some(mut visit)) =
+            (job(serves, servers, "serve"), job(visits, visitors, "visit"))
+        else {
+            continue;
+        };
+        let host = std::thread::spawn(move || run(&mut serve));
+        let visited = run(&mut visit);
+        host.join().expect("the job that serves").expect_ok("dynamic", servers);
+        visited.expect_ok("dynamic", visitors);
+        std::fs::remove_file(file).expect("the name of the port");
+    }
+}
+
+/// An error tells who connects to a port what is wrong with it, and the program goes on.
+#[test]
+fn ports_that_nobody_serves() {
+    let test = "ports_that_nobody_serves";
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, "dynamic_errors.c");
+        let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
+        run(&mut job).expect_ok("dynamic_errors", 2);
+    }
+}
