@@ -13,6 +13,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+#[cfg(feature = "shm")]
+pub use netmod_shm::attach::{AttachError, Extent, PeerMemory};
 
 use crate::sys;
 

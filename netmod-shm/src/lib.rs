@@ -8,6 +8,7 @@
 //! - `channel`: both directions between two ranks, and the streams in them;
 //! - `transfers`, `rma`: one-sided transfers by cross-memory attach (`reach`); `joint`: gets that
 //!   both sides copy; `region`: how their memory is taken back;
+//! - [`attach`]: the memory of another process, by which transfers copy;
 //! - `survey`: what can be told without a job;
 //! - `checkpoint`, `stage`: all of it let go, and taken up again; `pause`: how two ranks agree on
 //!   that;
@@ -17,6 +18,7 @@
 //! State has its own files, which do not know the netmod; the others implement [`ShmNetmod`].
 #![allow(rustdoc::private_intra_doc_links)]
 
+pub mod attach;
 mod bell;
 mod card;
 mod channel;

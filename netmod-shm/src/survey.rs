@@ -66,8 +66,9 @@ pub fn room_between(ranks: u32) -> usize {
 pub fn attach_here() -> Result<(), AttachError> {
     let word = std::process::id().to_le_bytes();
     let mut found = [0; 4];
-    let local = IoVec { base: found.as_mut_ptr(), len: found.len() };
-    match sys::attach(Attach::Read, std::process::id(), word.as_ptr() as u64, local) {
+    let ours = IoVec { base: found.as_mut_ptr(), len: found.len() };
+    let theirs = IoVec { base: word.as_ptr().cast_mut(), len: word.len() };
+    match sys::attach(Attach::Read, std::process::id(), &[ours], &[theirs]) {
         Ok(n) if n == word.len() && found == word => {}
         Ok(_) => return Err(AttachError::OtherMemory),
         Err(e) => return Err(AttachError::Refused(e)),

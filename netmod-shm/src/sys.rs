@@ -127,43 +127,36 @@ pub(crate) enum Attach {
     Write,
 }
 
-/// Copies `local.len` bytes from or to address `at` of process `pid` (`process_vm_readv(2)`);
-/// returns how many.
+/// Copies pieces of this process's memory from or to pieces of process `pid`'s
+/// (`process_vm_readv(2)`); returns the bytes copied.
 ///
 /// # Errors
 /// That of the system: the process may be gone, or this one may not.
-pub(crate) fn attach(how: Attach, pid: u32, at: u64, local: IoVec) -> io::Result<usize> {
+pub(crate) fn attach(how: Attach, pid: u32, ours: &[IoVec], theirs: &[IoVec]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let ours = libc::iovec { iov_base: local.base.cast(), iov_len: local.len };
-    let theirs = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: local.len };
-    // SAFETY: `local` is registered, and so lent under the contract of `netmod_core::buf`
-    // (readable; writable if it is read into), or memory of the caller's own. The other address
-    // means nothing in this process.
-    let n = unsafe {
+    let (near, far) = (vectors(ours), vectors(theirs));
+    let (n, m) = (ours.len().min(PIECES) as libc::c_ulong, theirs.len().min(PIECES) as libc::c_ulong);
+    // SAFETY: the pieces here are registered, or of a segment, and so lent under the contract of
+    // `netmod_core::buf` (readable; writable if they are read into), or memory of the caller's own.
+    // The other addresses mean nothing in this process.
+    let moved = unsafe {
         match how {
-            Attach::Read => libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0),
-            Attach::Write => libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0),
+            Attach::Read => libc::process_vm_readv(pid, near.as_ptr(), n, far.as_ptr(), m, 0),
+            Attach::Write => libc::process_vm_writev(pid, near.as_ptr(), n, far.as_ptr(), m, 0),
         }
     };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads two pieces of the memory of process `pid` by one call, so that both are of the same
-/// process: 16 bytes, and then those of `local`; returns how many of these.
-///
-/// # Errors
-/// That of the system, as with [`attach`].
-pub(crate) fn read_both(pid: u32, first: (u64, &mut [u8; 16]), second: (u64, IoVec)) -> io::Result<usize> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let local = second.1;
-    let ours = [(first.1.as_mut_ptr(), 16), (local.base, local.len)];
-    let theirs = [(first.0, 16), (second.0, local.len)];
-    let ours = ours.map(|(base, iov_len)| libc::iovec { iov_base: base.cast(), iov_len });
-    let theirs = theirs.map(|(at, iov_len)| libc::iovec { iov_base: at as *mut libc::c_void, iov_len });
-    // SAFETY: the first piece is borrowed mutably; `local` is lent for writing, as for `attach`.
-    let n = unsafe { libc::process_vm_readv(pid, ours.as_ptr(), 2, theirs.as_ptr(), 2, 0) };
-    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
-    Ok(n.saturating_sub(16))
+/// Most pieces on each side of a copy between processes.
+pub(crate) const PIECES: usize = 33;
+
+fn vectors(pieces: &[IoVec]) -> [libc::iovec; PIECES] {
+    let mut all = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+    for (to, piece) in all.iter_mut().zip(pieces) {
+        *to = libc::iovec { iov_base: piece.base.cast(), iov_len: piece.len };
+    }
+    all
 }
 
 /// The place where others find the pipe that wakes a process: `/proc/<pid>/fd/<fd>`.

@@ -2,8 +2,8 @@
 
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
+use crate::attach::AttachError;
 use crate::channel::{Channel, Pieces};
-use crate::reach::AttachError;
 use crate::ring::{Broken, Kind, Reserved};
 
 /// Writes as much of a message as there is room for. Returns true if that was the rest.

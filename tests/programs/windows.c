@@ -1,8 +1,10 @@
 /* Windows: attributes, names, hints, error handlers, and memory that processes of a node share. Prints
  * "rank N: windows ok". */
+#define _GNU_SOURCE
 #include "check.h"
 
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int called, deleted;
@@ -33,6 +35,61 @@ static int *attribute(MPI_Win win, int keyval)
 
     CHECK(MPI_Win_get_attr(win, keyval, &value, &flag) == MPI_SUCCESS && flag);
     return value;
+}
+
+/* Returns true if the kernel lets this process read another one's memory. */
+static int may_read(long pid, long address)
+{
+    int found = 0;
+    struct iovec here = { &found, sizeof found }, there = { (void *)address, sizeof found };
+
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) == sizeof found;
+}
+
+/* Memory of the program: the kernel puts and gets, so the target need not call MPI. */
+static void attached(int rank, int size)
+{
+    enum { COUNT = 40000 };
+    int i, next = (rank + 1) % size, *memory = calloc(COUNT, sizeof *memory), *data = malloc(COUNT * sizeof *data);
+    long mine[2] = { getpid(), (long)memory }, theirs[2];
+    MPI_Datatype every;
+    MPI_Win win;
+
+    MPI_Sendrecv(mine, 2, MPI_LONG, (rank + size - 1) % size, 0, theirs, 2, MPI_LONG, next, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    i = may_read(theirs[0], theirs[1]);
+    MPI_Allreduce(MPI_IN_PLACE, &i, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+    MPI_Win_create(memory, COUNT * sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    if (rank == 0) {
+        for (int k = 0; k < COUNT; k++)
+            data[k] = k + 1;
+        /* Every second element, then the others, and the last one at the end. */
+        MPI_Type_vector(COUNT / 2, 1, 2, MPI_INT, &every);
+        MPI_Type_commit(&every);
+        MPI_Put(data, COUNT / 2, MPI_INT, next, 0, 1, every, win);
+        MPI_Put(data, 1, every, next, 1, 1, every, win);
+        MPI_Win_flush(next, win);
+        MPI_Get(data + COUNT / 2, COUNT / 2, MPI_INT, next, 0, 1, every, win);
+        MPI_Win_flush(next, win);
+        for (int k = 0; k < COUNT / 2; k++)
+            CHECK(data[COUNT / 2 + k] == k + 1);
+        MPI_Put(data, 1, MPI_INT, next, COUNT - 1, 1, MPI_INT, win);
+        MPI_Win_flush(next, win);
+        MPI_Type_free(&every);
+    }
+    /* Without the kernel's help the target has to serve the requests. */
+    if (i && rank == 1 % size)
+        while (((volatile int *)memory)[COUNT - 1] != 1)
+            ;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_unlock_all(win);
+    if (rank == 1 % size)
+        for (int k = 0; k < COUNT / 2 - 1; k++)
+            CHECK(memory[2 * k] == k + 1 && memory[2 * k + 1] == 2 * k + 1);
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS);
+    free(memory);
+    free(data);
 }
 
 /* Memory of MPI_Alloc_mem: all processes of a node access it. */
@@ -228,6 +285,7 @@ int main(int argc, char **argv)
     CHECK(base[0] == (rank == 0 ? 100.0 * (size + 1) : 100.0));
     CHECK(pairs[1].value == (rank == 0 ? 0 : rank - 1) && pairs[1].index == (rank == 0 ? 0 : rank - 1));
 
+    attached(rank, size);
     allocated(rank, size);
     fairness(rank);
     /* Two windows at once. */

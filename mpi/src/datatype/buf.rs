@@ -78,15 +78,21 @@ impl Buf {
     pub(crate) fn plain(&self) -> Option<Segment> {
         let size = plain_size(self.datatype)?;
         let count = u32::try_from(self.count).ok()? as usize;
-        let is_address = !self.at.is_null() && !self.is_in_place() && accelerator::is_accessible(self.at);
         // SAFETY: the memory is lent by `Buf::new`, and elements of this type are so long.
-        is_address.then(|| unsafe { Segment::contig(self.at, count * size) })
+        self.address().map(|at| unsafe { Segment::contig(at, count * size) })
     }
 
     /// Returns the address.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.at
+    }
+
+    /// Returns the address, if nothing is to be said against it as that of a buffer with elements.
+    #[inline]
+    pub(crate) fn address(&self) -> Option<*mut u8> {
+        let is_address = !self.at.is_null() && !self.is_in_place() && accelerator::is_accessible(self.at);
+        is_address.then_some(self.at)
     }
 
     /// Returns the number of elements.

@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use netmod_core::buf::IoVec;
 use netmod_core::{RxBytes, Segment};
 
+use super::memory::Span;
+use crate::datatype::Buf;
 use crate::datatype::basic::{Basic, Kind, Repr};
 use crate::error::{Class, MpiError, Result};
 use crate::op::{Builtin, Kernel, kernel};
@@ -20,13 +22,14 @@ use crate::op::{Builtin, Kernel, kernel};
 const LONGEST: usize = 32;
 /// Runs of the target that are looked up at once.
 const RUNS: usize = 32;
-/// Longest accumulation in bytes that is done by atomic operations, though it could be done alone.
-const SHORT: usize = 128;
 /// Bytes that are changed at once while the memory is locked, so that others get their turn.
 const PIECE: usize = 256 << 10;
 
 /// The means by which accumulations on the memory of one process exclude each other.
 pub(super) trait Exclusion {
+    /// Longest accumulation in bytes that takes less time by atomic operations than alone.
+    fn short_bytes(&self) -> usize;
+
     /// Waits until elements may be changed by the processor's atomic operations.
     ///
     /// # Errors
@@ -50,6 +53,10 @@ pub(super) trait Exclusion {
 pub(super) struct NoLock;
 
 impl Exclusion for NoLock {
+    fn short_bytes(&self) -> usize {
+        0
+    }
+
     fn begin_short(&mut self) -> Result<()> {
         Ok(())
     }
@@ -148,10 +155,11 @@ impl Accumulation {
             && at.addr().is_multiple_of(size)
     }
 
-    /// Returns true if all elements of a place are few, and changed by atomic operations.
+    /// Returns true if the elements of a place are of so few bytes, and changed by atomic
+    /// operations.
     #[inline]
-    fn is_short(&self, target: &Segment) -> bool {
-        let is_few = target.remaining() <= SHORT;
+    fn is_short(&self, target: &Segment, bytes: usize) -> bool {
+        let is_few = target.remaining() <= bytes;
         if let Some((at, len)) = target.as_contig() {
             return is_few && len > 0 && self.is_atomic(at);
         }
@@ -174,7 +182,7 @@ impl Accumulation {
         if self.basic.size == 0 {
             return Ok(());
         }
-        if self.is_short(target) {
+        if self.is_short(target, exclusion.short_bytes()) {
             exclusion.begin_short()?;
             self.each(target, &mut operand, &mut old);
             exclusion.end_short();
@@ -293,6 +301,33 @@ impl Accumulation {
             // SAFETY: as above.
             unsafe { ptr::copy_nonoverlapping(own[part.at..].as_ptr(), at.wrapping_add(part.at), part.len) };
         }
+    }
+
+    /// Changes a single element at a place of a target's memory by an atomic operation, and fetches
+    /// what was there: the buffers have one element of the type. Returns false if that is not
+    /// possible: then nothing was done.
+    ///
+    /// # Errors
+    /// As [`Exclusion::begin_short`].
+    #[inline]
+    pub(super) fn quick(
+        &self,
+        (memory, place): (&Span, i64),
+        [origin, result]: [&Buf; 2],
+        exclusion: &mut impl Exclusion,
+    ) -> Result<bool> {
+        let size = self.basic.size;
+        let (Some(at), Some(to)) = (memory.element(place, size), result.address()) else { return Ok(false) };
+        let from = if self.only_reads() { Some(to) } else { origin.address() };
+        let Some(from) = from.filter(|_| self.is_atomic(at)) else { return Ok(false) };
+        exclusion.begin_short()?;
+        // SAFETY: the element is within the target's memory, and aligned; the buffers have one each.
+        unsafe {
+            let was = self.element(at, core::slice::from_raw_parts(from, size));
+            ptr::copy_nonoverlapping(was.as_ptr(), to, size);
+        }
+        exclusion.end_short();
+        Ok(true)
     }
 
     /// Changes a single element that the processor has atomic operations for, and fetches what was

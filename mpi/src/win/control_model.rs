@@ -23,6 +23,12 @@ enum Weak {
 
 mod words {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+    /// A store and a fence: loom does not know the one order of sequentially consistent accesses.
+    pub(super) fn announce(word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
 }
 
 #[allow(dead_code)]

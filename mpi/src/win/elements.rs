@@ -8,7 +8,7 @@
 //! the notes of all. Of two that store and then look, one sees the other, since a full fence lies
 //! between (Dekker).
 
-use super::words::{AtomicU64, Ordering, fence};
+use super::words::{AtomicU64, Ordering, announce, fence};
 
 /// Begins a short accumulation on the memory of a process, unless somebody has the lock.
 #[inline]
@@ -18,9 +18,8 @@ pub(super) fn begin_short(note: &AtomicU64, lock: &AtomicU64, process: usize) ->
     if lock.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    note.store(process as u64 + 1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
-    if lock.load(Ordering::Acquire) == 0 {
+    announce(note, process as u64 + 1);
+    if lock.load(Ordering::SeqCst) == 0 {
         return true;
     }
     end_short(note);
@@ -37,7 +36,7 @@ pub(super) fn end_short(note: &AtomicU64) {
 /// notes of all processes are to be looked at.
 #[inline]
 pub(super) fn try_lock(lock: &AtomicU64, me: u32) -> Result<(), u32> {
-    let taken = lock.compare_exchange(0, u64::from(me) + 1, Ordering::Acquire, Ordering::Relaxed);
+    let taken = lock.compare_exchange(0, u64::from(me) + 1, Ordering::SeqCst, Ordering::Relaxed);
     fence(Ordering::SeqCst);
     taken.map(|_| ()).map_err(|holder| (holder - 1) as u32)
 }
@@ -45,7 +44,7 @@ pub(super) fn try_lock(lock: &AtomicU64, me: u32) -> Result<(), u32> {
 /// Takes the lock from a rank that is lost. Returns false if another one has it by now.
 pub(super) fn take_from(lock: &AtomicU64, lost: u32, me: u32) -> bool {
     let (lost, mine) = (u64::from(lost) + 1, u64::from(me) + 1);
-    let taken = lock.compare_exchange(lost, mine, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    let taken = lock.compare_exchange(lost, mine, Ordering::SeqCst, Ordering::Relaxed).is_ok();
     fence(Ordering::SeqCst);
     taken
 }
@@ -53,7 +52,7 @@ pub(super) fn take_from(lock: &AtomicU64, lost: u32, me: u32) -> bool {
 /// Returns true if the owner of a note is at no short accumulation on the memory of a process.
 #[inline]
 pub(super) fn is_quiet(note: &AtomicU64, process: usize) -> bool {
-    note.load(Ordering::Acquire) != process as u64 + 1
+    note.load(Ordering::SeqCst) != process as u64 + 1
 }
 
 /// Gives the lock back.

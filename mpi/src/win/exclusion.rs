@@ -11,6 +11,9 @@ use crate::error::Result;
 const LOOKS: u32 = 64;
 const PATIENCE: u32 = 4096;
 
+/// Bytes that are changed by atomic operations in the time of a look at a process's words.
+const LOOK: usize = 4;
+
 /// The exclusion by the words of the processes of the node.
 pub(super) struct InNode<'a> {
     vci: &'a mut Vci,
@@ -69,6 +72,12 @@ impl InNode<'_> {
 }
 
 impl Exclusion for InNode<'_> {
+    #[inline]
+    fn short_bytes(&self) -> usize {
+        // To be alone needs a look at the words of each process.
+        self.window.neighbours.len() * LOOK
+    }
+
     #[inline]
     fn begin_short(&mut self) -> Result<()> {
         if self.window.control.begin_short(self.here, self.process) {

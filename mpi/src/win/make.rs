@@ -12,7 +12,7 @@ use super::memory::Span;
 use super::moves::raised;
 use super::object::{Flavor, Target, Window};
 use super::queue::Server;
-use super::reach::{self, Agent, Opening, Reach};
+use super::reach::{self, Agent, Reach, Told};
 use crate::accelerator;
 use crate::allocated::Place;
 use crate::attr::Attrs;
@@ -57,8 +57,8 @@ struct Member {
     unit: i64,
     /// True if its memory follows that of the process before it without a gap.
     joined: bool,
-    /// Memory of the program that the others of the node can open.
-    opening: Option<Opening>,
+    /// Memory of the program.
+    told: Option<Told>,
 }
 
 /// The memory of a node, as far as it concerns a window.
@@ -187,7 +187,9 @@ impl Mpi {
         let mut record = [0; RECORD];
         record[0] = i64::from(class) << 2 | i64::from(joined) << 1 | has_node;
         record[1..4].copy_from_slice(&[node, wanted.size, wanted.unit]);
-        record[4..].copy_from_slice(&Opening::words(place.as_ref().and_then(Opening::of)));
+        let base = wanted.base.filter(|_| wanted.size > 0);
+        let told = base.and_then(|base| Told::of(base.base().expose_provenance(), place.as_ref()));
+        record[4..].copy_from_slice(&Told::words(told));
         let all = self.gather_words(core, &record)?;
         let members: Vec<Member> = all.iter().map(|words| Member::of(words)).collect();
         own?;
@@ -283,24 +285,27 @@ impl Mpi {
         let target = |(rank, member): (usize, &Member)| {
             let rank = rank as u32;
             let neighbour = neighbours.get(&rank).copied();
-            let span = match wanted.flavor {
-                Flavor::Create if rank == me => wanted.base.map(|b| Span::of_program(&b, member.size)),
-                Flavor::Create => member.opening.filter(|_| neighbour.is_some()).and_then(|opening| {
-                    let (span, memory) = opening.open(rank, member.size)?;
-                    kept.push(memory);
-                    Some(span)
-                }),
-                Flavor::Dynamic => None,
-                Flavor::Allocate | Flavor::Shared => neighbour.and_then(|n| {
-                    Some(Span::of_shared(memory.as_ref()?, plan.places[n], member.size as usize))
-                }),
+            let own = wanted.base.filter(|_| rank == me);
+            let reach = match (wanted.flavor, own, neighbour) {
+                (Flavor::Create, Some(base), _) => Reach::Memory(Span::of_program(&base, member.size)),
+                (Flavor::Create, None, Some(_)) => {
+                    let (reach, opened) =
+                        member.told.map_or((Reach::Requests, None), |told| told.reach(rank, member.size));
+                    kept.extend(opened);
+                    reach
+                }
+                (Flavor::Allocate | Flavor::Shared, _, Some(n)) => {
+                    memory.as_ref().map_or(Reach::Requests, |memory| {
+                        Reach::Memory(Span::of_shared(memory, plan.places[n], member.size as usize))
+                    })
+                }
+                _ => Reach::Requests,
             };
             Target {
-                reach: span.map_or(Reach::Requests, Reach::Memory),
+                reach,
                 agent: match wanted.flavor {
                     Flavor::Allocate | Flavor::Shared => Agent::Processor,
-                    _ if member.opening.is_some() => Agent::Processor,
-                    _ => Agent::Target,
+                    _ => Told::agent(member.told),
                 },
                 size: member.size,
                 unit: member.unit,
@@ -323,7 +328,7 @@ impl Mpi {
             targets,
             neighbours: plan.ranks,
             control: Arc::new(control),
-            _memory: kept,
+            memory: kept.into(),
             epochs: Epochs::new(n),
             attached: Vec::new(),
             server: Server::default(),
@@ -445,7 +450,7 @@ impl Member {
             size: words[2].max(0).cast_unsigned(),
             unit: words[3],
             joined: flags & 2 != 0,
-            opening: Opening::read(&words[4..]),
+            told: Told::read(&words[4..]),
         }
     }
 }

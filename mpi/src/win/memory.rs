@@ -7,7 +7,8 @@ use core::ptr::{self, NonNull};
 use core::slice;
 use std::sync::Arc;
 
-use ch3_shim::shared_memory::SharedMemory;
+use ch3_shim::shared_memory::{AttachError, Extent, PeerMemory, SharedMemory};
+use netmod_core::buf::IoVec;
 use netmod_core::{Datatype as Layout, RxBytes, Segment, StoreKind};
 
 use crate::datatype::Buf;
@@ -48,6 +49,12 @@ impl Span {
     /// If they are not all within it.
     pub(super) fn of_shared(memory: &SharedMemory, at: usize, len: usize) -> Span {
         Span { base: memory.at(at, len), len: len as u64 }
+    }
+
+    /// Describes memory of another process, at an address there. It is nothing here: only the
+    /// kernel uses it, for that process ([`exchange`]).
+    pub(super) fn elsewhere(at: u64, len: u64) -> Span {
+        Span { base: ptr::without_provenance_mut(at as usize), len }
     }
 
     /// Returns the address as a number.
@@ -93,6 +100,13 @@ impl Span {
         check(self.len, first, first + len_wide)?;
         // SAFETY: the bytes are within the span, by the check.
         Ok(unsafe { Segment::contig(self.base.wrapping_add(at as usize), len) })
+    }
+
+    /// Returns the address of `len` bytes from `at` on, if they are all within it.
+    #[inline]
+    pub(super) fn element(&self, at: i64, len: usize) -> Option<*mut u8> {
+        let at = u64::try_from(at).ok()?;
+        (at.checked_add(len as u64)? <= self.len).then(|| self.base.wrapping_add(at as usize))
     }
 
     /// Returns `count` elements of a layout, the first one at `at`.
@@ -168,6 +182,51 @@ fn copy_in_pieces(from: &mut Segment, to: &mut Segment) {
         // SAFETY: so many bytes were written above.
         to.unpack(unsafe { RxBytes::from_raw(start, n) });
     }
+}
+
+/// Pieces of another process's memory that one call of the kernel is on.
+const PIECES: usize = 32;
+
+/// A copy between this process's memory and another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Out of the other.
+    Read,
+    /// Into the other.
+    Write,
+}
+
+/// Copies between a place here and one of another process, as many bytes as both have.
+///
+/// # Errors
+/// [`Class::PROC_FAILED`] if the process is there no more; [`Class::RMA_RANGE`] if its memory is
+/// not.
+pub(super) fn exchange(peer: &PeerMemory, way: Way, here: &mut Segment, there: &mut Segment) -> Result<()> {
+    while !here.is_done() && !there.is_done() {
+        let (mut pieces, mut extents) = ([IoVec::EMPTY; PIECES], [Extent { at: 0, len: 0 }; PIECES]);
+        let (n, _) = there.next_iovecs(usize::MAX, &mut pieces);
+        for (extent, piece) in extents.iter_mut().zip(&pieces[..n]) {
+            *extent = Extent { at: piece.base.addr() as u64, len: piece.len };
+        }
+        let moved = match way {
+            Way::Read => peer.read(here, &extents[..n]),
+            Way::Write => peer.write(here, &extents[..n]),
+        };
+        match moved {
+            Ok(0) => return Err(unreachable_memory("the kernel has copied nothing")),
+            Ok(moved) => there.advance(moved),
+            Err(AttachError::Forbidden { error, .. }) if error.raw_os_error() == Some(libc::EFAULT) => {
+                return Err(unreachable_memory("it is not there, or may not be written"));
+            }
+            Err(e) => return Err(MpiError::new(Class::PROC_FAILED, format!("a target of the window: {e}"))),
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn unreachable_memory(why: &str) -> Box<MpiError> {
+    MpiError::new(Class::RMA_RANGE, format!("memory of a target: {why}; is it what the window was made of?"))
 }
 
 /// Runs `f` on the data of a place, which is copied if it is scattered.

@@ -34,6 +34,14 @@ mod wire;
 /// The atomics of `tickets` and `elements`; loom's in their model.
 mod words {
     pub(super) use core::sync::atomic::{AtomicU64, Ordering, fence};
+
+    /// Sets a word. What this thread reads afterwards is at least as new as what a thread has
+    /// written that does not see the word.
+    #[inline]
+    pub(super) fn announce(word: &AtomicU64, value: u64) {
+        // Faster than a store and a fence, and the same to a thread that has a fence of its own.
+        word.swap(value, Ordering::SeqCst);
+    }
 }
 
 pub(crate) use object::Wins;

@@ -6,7 +6,7 @@ use ch3_shim::{RawReq, Vci};
 
 use super::apply::Accumulation;
 use super::object::Window;
-use super::origin::Elements;
+use super::origin::{Elements, Left};
 use crate::comm::CommRef;
 use crate::consts::PROC_NULL;
 use crate::datatype::basic::{Basic, Kind as TypeKind};
@@ -25,9 +25,6 @@ struct At {
     count: i64,
     datatype: Datatype,
 }
-
-/// The answer that is left to wait for.
-type Left = Result<Option<RawReq>>;
 
 /// Notes in an error the window that it is about.
 #[cold]
@@ -77,19 +74,20 @@ fn accumulation(op: Op, origin: Option<&TypeDesc>, target: &TypeDesc) -> Result<
 }
 
 impl Mpi {
-    /// Runs an operation on a target, unless that is nobody.
+    /// Runs an operation on a target, unless that is nobody. Returns the answer that is left to
+    /// wait for.
     #[inline]
     fn on_target(
         &self,
         win: Win,
         at: At,
-        f: impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Left,
-    ) -> Result<(u32, Option<RawReq>)> {
-        self.with(|s| {
+        f: impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Result<Left>,
+    ) -> Result<Option<(u32, RawReq)>> {
+        let left = self.with(|s| {
             let State { dev, objects, .. } = s;
             let window = objects.wins.table.get_mut(win)?;
             if at.rank == PROC_NULL {
-                return Ok((0, None));
+                return Ok((0, Left::Done));
             }
             let run = || {
                 let rank = window.check_rank(at.rank)?;
@@ -102,6 +100,14 @@ impl Mpi {
                 Ok((rank, f(window, dev, &objects.types, &elements)?))
             };
             run().map_err(|e| raised(e, win))
+        })?;
+        Ok(match left {
+            (_, Left::Done) => None,
+            (rank, Left::Answer(raw)) => Some((rank, raw)),
+            (_, Left::Copy(copy)) => {
+                copy.run();
+                None
+            }
         })
     }
 
@@ -110,10 +116,9 @@ impl Mpi {
         &self,
         win: Win,
         at: At,
-        f: impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Left,
+        f: impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Result<Left>,
     ) -> Result<Request> {
-        let (rank, left) = self.on_target(win, at, f)?;
-        let Some(raw) = left else { return Ok(Request::COMPLETE) };
+        let Some((rank, raw)) = self.on_target(win, at, f)? else { return Ok(Request::COMPLETE) };
         self.with(|s| {
             let window = s.objects.wins.get_mut(win)?;
             window.give_away(rank, raw);
@@ -137,7 +142,7 @@ impl Mpi {
         win: Win,
     ) -> Result<()> {
         self.on_target(win, At { rank, disp, count, datatype }, |window, vci, types, elements| {
-            window.put(vci, types.segment(&origin)?, elements).map(|()| None)
+            window.put(vci, types.segment(&origin)?, elements)
         })
         .map(|_| ())
     }
@@ -214,10 +219,10 @@ impl Mpi {
         self.on_target(win, At { rank, disp, count, datatype }, |window, vci, types, elements| {
             let (data, own) = types.typed_segment(&origin)?;
             if data.total() == 0 || elements.count == 0 {
-                return builtin(op).map(|_| None);
+                return builtin(op).map(|_| Left::Done);
             }
             let accumulation = accumulation(op, Some(own), elements.desc)?;
-            window.accumulate(vci, accumulation, data, elements).map(|()| None)
+            window.accumulate(vci, accumulation, data, elements).map(|()| Left::Done)
         })
         .map(|_| ())
     }
@@ -293,7 +298,10 @@ impl Mpi {
     ) -> Result<()> {
         let (fetch, datatype) = (fetching(origin, result, op), result.datatype());
         self.on_target(win, At { rank, disp, count: 1, datatype }, |window, vci, types, elements| {
-            predefined(elements.desc)?;
+            let basic = predefined(elements.desc)?;
+            if window.fetch_quickly(vci, (op, basic), [&origin, &result], elements)? {
+                return Ok(Left::Done);
+            }
             fetch(window, vci, types, elements)
         })
         .map(|_| ())
@@ -339,7 +347,7 @@ fn fetching(
     origin: Buf,
     result: Buf,
     op: Op,
-) -> impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Left {
+) -> impl FnOnce(&mut Window, &mut Vci, &Types, &Elements<'_>) -> Result<Left> {
     move |window, vci, types, elements| {
         let room = types.segment(&result)?;
         if builtin(op)? == Builtin::NoOp {
@@ -348,7 +356,7 @@ fn fetching(
         }
         let (data, own) = types.typed_segment(&origin)?;
         if elements.count == 0 || elements.desc.size() == 0 {
-            return Ok(None);
+            return Ok(Left::Done);
         }
         let accumulation = accumulation(op, Some(own), elements.desc)?;
         window.get_accumulate(vci, accumulation, data, room, elements)

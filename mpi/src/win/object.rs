@@ -64,10 +64,13 @@ impl Target {
     pub(super) fn span(&self) -> Option<Span> {
         match self.reach {
             Reach::Memory(span) => Some(span),
-            Reach::Requests => None,
+            Reach::Attach(..) | Reach::Requests => None,
         }
     }
 }
+
+/// Memory that processes of the node share.
+pub(super) type SharedParts = Arc<[Arc<SharedMemory>]>;
 
 /// A window of a group of processes.
 pub(crate) struct Window {
@@ -85,7 +88,7 @@ pub(crate) struct Window {
     pub(super) neighbours: Vec<u32>,
     pub(super) control: Arc<Control>,
     /// Memory that processes of the node share, which spans of the targets are of.
-    pub(super) _memory: Vec<Arc<SharedMemory>>,
+    pub(super) memory: SharedParts,
     pub(super) epochs: Epochs,
     /// Memory that was attached.
     pub(super) attached: Vec<Span>,

@@ -7,15 +7,46 @@ use netmod_core::{RxBytes, Segment};
 
 use super::apply::{self, Accumulation, NoLock, Old};
 use super::exclusion::InNode;
-use super::memory;
-use super::object::{Flavor, Pending, Window};
+use super::memory::{self, Way};
+use super::object::{Flavor, Pending, SharedParts, Window};
+use super::reach::{Agent, Reach};
 use super::wire::{self, ANSWER, DATA, HEADER, Kind, REQUEST, ROOM, Request, VERDICT};
-use crate::datatype::TypeDesc;
 use crate::datatype::basic::Basic;
+use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
+use crate::handle::Op;
+use crate::op::Builtin;
 
 /// Requests to a window after which this process makes progress once.
 const BURST: u32 = 32;
+
+/// Bytes from which on a copy is made while the library is not locked.
+const LONG: usize = 64 << 10;
+
+/// What is left of an operation that was begun.
+pub(super) enum Left {
+    /// Nothing.
+    Done,
+    /// An answer that is waited for.
+    Answer(RawReq),
+    /// A copy, which the calling thread makes without the library's lock.
+    Copy(Box<LongCopy>),
+}
+
+/// A copy of many bytes between two places.
+pub(super) struct LongCopy {
+    from: Segment,
+    to: Segment,
+    /// What the places may be of.
+    _memory: SharedParts,
+}
+
+impl LongCopy {
+    /// Makes the copy.
+    pub(super) fn run(mut self) {
+        memory::copy(&mut self.from, &mut self.to);
+    }
+}
 
 /// The elements of a target that an operation is on.
 #[derive(Clone, Copy)]
@@ -43,6 +74,16 @@ fn no_room(what: &str, has: usize, room: usize) -> Box<MpiError> {
     MpiError::new(Class::TRUNCATE, text)
 }
 
+/// The way to the elements of a target.
+enum Located {
+    /// Loads and stores.
+    Here(Segment),
+    /// The kernel, or requests for their place in bytes.
+    Elsewhere(Segment, i64),
+    /// Requests for their place in bytes.
+    Asked(i64),
+}
+
 impl Window {
     /// Returns the place of elements in bytes.
     #[inline]
@@ -55,34 +96,57 @@ impl Window {
         })
     }
 
-    /// Returns the memory of elements if this process can access it, and their place in bytes.
+    /// Returns the way to elements.
     ///
     /// # Errors
     /// [`Class::RMA_RANGE`] if they are not within the target's memory.
     #[inline]
-    fn locate(&self, elements: &Elements<'_>) -> Result<(i64, Option<Segment>)> {
+    fn locate(&self, elements: &Elements<'_>) -> Result<Located> {
         let at = self.byte_place(elements)?;
         let Elements { rank, desc, count, .. } = *elements;
         let target = &self.targets[rank as usize];
-        let (span, place) = match target.span() {
-            Some(span) => (span, at),
-            None if self.flavor == Flavor::Dynamic && rank == self.me() && elements.bytes() > 0 => {
+        let (span, place) = match &target.reach {
+            Reach::Memory(span) | Reach::Attach(_, span) => (*span, at),
+            Reach::Requests
+                if self.flavor == Flavor::Dynamic && rank == self.me() && elements.bytes() > 0 =>
+            {
                 // The data may begin behind the first element's place.
                 let (span, place) = self.own_memory(at + desc.true_lb())?;
                 (span, place - desc.true_lb())
             }
-            None => {
+            Reach::Requests => {
                 if self.flavor != Flavor::Dynamic {
                     memory::check_elements(target.size, at, &desc.layout, count)?;
                 }
-                return Ok((at, None));
+                return Ok(Located::Asked(at));
             }
         };
         let segment = match desc.is_plain() {
             true => span.run(place, elements.bytes())?,
             false => span.elements(place, &desc.layout, count)?,
         };
-        Ok((at, Some(segment)))
+        Ok(match target.reach {
+            Reach::Attach(..) => Located::Elsewhere(segment, at),
+            _ => Located::Here(segment),
+        })
+    }
+
+    /// Copies between two places, at once if it is short.
+    #[inline]
+    fn copy(&self, mut from: Segment, mut to: Segment) -> Left {
+        if from.total().min(to.total()) < LONG {
+            memory::copy(&mut from, &mut to);
+            return Left::Done;
+        }
+        Left::Copy(Box::new(LongCopy { from, to, _memory: Arc::clone(&self.memory) }))
+    }
+
+    /// Lets the kernel copy between a place here and one of a target.
+    fn exchange(&self, rank: u32, way: Way, mut here: Segment, mut there: Segment) -> Result<()> {
+        match &self.targets[rank as usize].reach {
+            Reach::Attach(peer, _) => memory::exchange(peer, way, &mut here, &mut there),
+            _ => Ok(()),
+        }
     }
 
     /// Writes data to a target.
@@ -90,44 +154,41 @@ impl Window {
     /// # Errors
     /// A range that is not the target's; more data than elements; a target that is lost.
     #[inline]
-    pub(super) fn put(&mut self, vci: &mut Vci, mut data: Segment, elements: &Elements<'_>) -> Result<()> {
+    pub(super) fn put(&mut self, vci: &mut Vci, data: Segment, elements: &Elements<'_>) -> Result<Left> {
         if data.total() > elements.bytes() {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
         match self.locate(elements)? {
-            (_, Some(mut target)) => memory::copy(&mut data, &mut target),
-            (at, None) if data.total() > 0 => {
+            Located::Here(target) => return Ok(self.copy(data, target)),
+            Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Write, data, target)?,
+            Located::Asked(at) if data.total() > 0 => {
                 self.request(vci, elements, Request { at, ..Request::bare(Kind::Put) }, Some(data))?;
             }
-            _ => {}
+            Located::Asked(_) => {}
         }
-        Ok(())
+        Ok(Left::Done)
     }
 
-    /// Reads data of a target. Returns the answer that is waited for, if there is one.
+    /// Reads data of a target.
     ///
     /// # Errors
     /// As [`Window::put`].
     #[inline]
-    pub(super) fn get(
-        &mut self,
-        vci: &mut Vci,
-        mut room: Segment,
-        elements: &Elements<'_>,
-    ) -> Result<Option<RawReq>> {
+    pub(super) fn get(&mut self, vci: &mut Vci, room: Segment, elements: &Elements<'_>) -> Result<Left> {
         if elements.bytes() > room.total() {
             return Err(no_room("the target has", elements.bytes(), room.total()));
         }
         match self.locate(elements)? {
-            (_, Some(mut target)) => memory::copy(&mut target, &mut room),
-            (at, None) if elements.bytes() > 0 => {
+            Located::Here(target) => return Ok(self.copy(target, room)),
+            Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Read, room, target)?,
+            Located::Asked(at) if elements.bytes() > 0 => {
                 let answer = self.expect(vci, elements.rank, room)?;
                 self.request(vci, elements, Request { at, ..Request::bare(Kind::Get) }, None)?;
-                return Ok(Some(answer));
+                return Ok(Left::Answer(answer));
             }
-            _ => {}
+            Located::Asked(_) => {}
         }
-        Ok(None)
+        Ok(Left::Done)
     }
 
     /// Combines data with the elements of a target.
@@ -145,13 +206,13 @@ impl Window {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
         match self.locate(elements)? {
-            (_, Some(mut target)) => {
+            Located::Here(mut target) => {
                 target.truncate(data.total());
                 memory::with_bytes(data, |bytes| {
                     self.apply(vci, elements.rank, accumulation, &mut target, bytes, Old::Dropped)
                 })
             }
-            (at, None) if data.total() > 0 => {
+            Located::Elsewhere(_, at) | Located::Asked(at) if data.total() > 0 => {
                 let request = self.accumulating(Kind::Accumulate, accumulation, at);
                 self.request(vci, elements, request, Some(data))
             }
@@ -159,8 +220,7 @@ impl Window {
         }
     }
 
-    /// Combines data with the elements of a target, and fetches what was there. Returns the answer
-    /// that is waited for, if there is one.
+    /// Combines data with the elements of a target, and fetches what was there.
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -171,7 +231,7 @@ impl Window {
         data: Segment,
         mut result: Segment,
         elements: &Elements<'_>,
-    ) -> Result<Option<RawReq>> {
+    ) -> Result<Left> {
         if elements.bytes() > result.total() {
             return Err(no_room("the target has", elements.bytes(), result.total()));
         }
@@ -179,7 +239,7 @@ impl Window {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
         match self.locate(elements)? {
-            (_, Some(mut target)) => {
+            Located::Here(mut target) => {
                 let is_done = match self.is_direct(elements.rank) {
                     true => {
                         accumulation.one(&target, &data, &result, &mut InNode::of(self, vci, elements.rank))
@@ -192,17 +252,40 @@ impl Window {
                         self.apply(vci, elements.rank, accumulation, &mut target, bytes, old)
                     })?;
                 }
-                Ok(None)
+                Ok(Left::Done)
             }
-            (at, None) if elements.bytes() > 0 => {
+            Located::Elsewhere(_, at) | Located::Asked(at) if elements.bytes() > 0 => {
                 let answer = self.expect(vci, elements.rank, result)?;
                 let request = self.accumulating(Kind::GetAccumulate, accumulation, at);
                 let data = (!accumulation.only_reads()).then_some(data);
                 self.request(vci, elements, request, data)?;
-                Ok(Some(answer))
+                Ok(Left::Answer(answer))
             }
-            _ => Ok(None),
+            _ => Ok(Left::Done),
         }
+    }
+
+    /// Combines a single element of the program with a target's of the same type, and fetches what
+    /// was there, if the processor does so by one atomic operation. Returns false otherwise.
+    ///
+    /// # Errors
+    /// An operation that is none for the type; those of an [`apply::Exclusion`].
+    #[inline]
+    pub(super) fn fetch_quickly(
+        &self,
+        vci: &mut Vci,
+        (op, basic): (Op, &'static Basic),
+        buffers: [&Buf; 2],
+        elements: &Elements<'_>,
+    ) -> Result<bool> {
+        let target = &self.targets[elements.rank as usize];
+        let (Reach::Memory(span), Some(op)) = (&target.reach, Builtin::of(op)) else { return Ok(false) };
+        if target.agent != Agent::Processor {
+            return Ok(false);
+        }
+        let place = (span, self.byte_place(elements)?);
+        let accumulation = Accumulation::new(op, basic)?;
+        accumulation.quick(place, buffers, &mut InNode::of(self, vci, elements.rank))
     }
 
     fn apply(
@@ -227,8 +310,6 @@ impl Window {
 
     /// Sets an element of a target if it has the expected value, and fetches what was there.
     ///
-    /// Returns the answer that is waited for, if there is one.
-    ///
     /// # Errors
     /// As [`Window::put`].
     pub(super) fn compare_and_swap(
@@ -238,9 +319,9 @@ impl Window {
         [new, expected]: [Segment; 2],
         mut result: Segment,
         elements: &Elements<'_>,
-    ) -> Result<Option<RawReq>> {
+    ) -> Result<Left> {
         match self.locate(elements)? {
-            (_, Some(target)) => {
+            Located::Here(target) => {
                 let direct = self.is_direct(elements.rank);
                 let was = memory::with_bytes(new, |new| {
                     memory::with_bytes(expected, |expected| match direct {
@@ -252,15 +333,15 @@ impl Window {
                     })
                 })?;
                 result.unpack(RxBytes::from_slice(was.bytes()));
-                Ok(None)
+                Ok(Left::Done)
             }
-            (at, None) => {
+            Located::Elsewhere(_, at) | Located::Asked(at) => {
                 let answer = self.expect(vci, elements.rank, result)?;
                 let mut values = memory::packed(expected);
                 values.extend(memory::packed(new));
                 let request = Request { basic: basic.handle.0, at, ..Request::bare(Kind::CompareAndSwap) };
                 self.send(vci, elements.rank, Request { count: basic.size as u64, ..request }, &[], &values)?;
-                Ok(Some(answer))
+                Ok(Left::Answer(answer))
             }
         }
     }

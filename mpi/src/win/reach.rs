@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ch3_shim::shared_memory::{SharedMemory, Ticket};
+use ch3_shim::shared_memory::{PeerMemory, SharedMemory, Ticket};
 
 use super::memory::Span;
 use crate::allocated::Place;
@@ -12,6 +12,9 @@ use crate::allocated::Place;
 pub(super) enum Reach {
     /// Loads and stores of this process.
     Memory(Span),
+    /// Put and get by the kernel, from and to the addresses of the other process; requests for all
+    /// else.
+    Attach(PeerMemory, Span),
     /// Requests, which the process executes.
     Requests,
 }
@@ -25,55 +28,92 @@ pub(super) enum Agent {
     Target,
 }
 
-/// Words that tell of memory that the processes of a node can open.
-pub(super) const WORDS: usize = 4;
+/// Words that tell the processes of a node of memory of the program.
+pub(super) const WORDS: usize = 5;
 
-/// Memory of a process that the others of its node can open: a part of a segment.
+/// Memory of the program, as the others of the node are told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Opening {
-    ticket: Ticket,
-    /// Bytes of the segment.
-    len: usize,
-    /// The part's place in it.
-    at: usize,
+pub(super) enum Told {
+    /// A part of a segment that they can open: bytes of the segment, and the part's place in it.
+    Segment { ticket: Ticket, len: usize, at: usize },
+    /// Other memory at an address.
+    Address(PeerMemory, u64),
 }
 
-impl Opening {
-    /// Describes the memory at a place; `None` if its segment is closed to others.
-    pub(super) fn of(place: &Place) -> Option<Opening> {
-        Some(Opening { ticket: place.memory.ticket()?, len: place.memory.len(), at: place.at })
+impl Told {
+    /// Describes memory at an address, which is at a place of a segment or elsewhere.
+    pub(super) fn of(address: usize, place: Option<&Place>) -> Option<Told> {
+        let segment = |place: &Place| {
+            Some(Told::Segment { ticket: place.memory.ticket()?, len: place.memory.len(), at: place.at })
+        };
+        place
+            .and_then(segment)
+            .or_else(|| Some(Told::Address(PeerMemory::of_this_process()?, address as u64)))
     }
 
     /// Returns it as words; zeros are none.
-    pub(super) fn words(opening: Option<Opening>) -> [i64; WORDS] {
-        let Some(Opening { ticket, len, at }) = opening else { return [0; WORDS] };
-        let bytes = ticket.to_bytes();
-        let word = |at: usize| bytes[at..].first_chunk().copied().map_or(0, i64::from_le_bytes);
-        [word(0), word(8), len as i64, at as i64]
-    }
-
-    /// Reads what [`Opening::words`] has made.
-    pub(super) fn read(words: &[i64]) -> Option<Opening> {
-        let [a, b, len, at] = *words.first_chunk::<WORDS>()?;
-        let mut bytes = [0; Ticket::LEN];
-        bytes[..8].copy_from_slice(&a.to_le_bytes());
-        bytes[8..].copy_from_slice(&b.to_le_bytes());
-        (len > 0).then(|| Opening { ticket: Ticket::from_bytes(bytes), len: len as usize, at: at as usize })
-    }
-
-    /// Opens the memory, of which `size` bytes are the window's. Returns it with its segment, or
-    /// nothing if it cannot be had here: then requests lead to it.
-    pub(super) fn open(&self, rank: u32, size: u64) -> Option<(Span, Arc<SharedMemory>)> {
-        let size = usize::try_from(size).ok()?;
-        if self.at.checked_add(size)? > self.len {
-            return None;
-        }
-        match SharedMemory::open(&self.ticket, self.len) {
-            Ok(memory) => Some((Span::of_shared(&memory, self.at, size), Arc::new(memory))),
-            Err(e) => {
-                tracing::info!(rank, "memory of a window is accessed by requests: {e}");
-                None
+    pub(super) fn words(told: Option<Told>) -> [i64; WORDS] {
+        let mut words = [0; WORDS];
+        let mut put = |first: usize, bytes: &[u8]| {
+            let numbers = bytes.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
+            words[first..].iter_mut().zip(numbers).for_each(|(word, number)| *word = number);
+        };
+        match told {
+            None => {}
+            Some(Told::Segment { ticket, len, at }) => {
+                put(0, &ticket.to_bytes());
+                // An address is not negative.
+                (words[2], words[4]) = (len as i64, -1 - at as i64);
             }
+            Some(Told::Address(peer, at)) => {
+                put(0, &peer.to_bytes());
+                words[4] = at as i64;
+            }
+        }
+        words
+    }
+
+    /// Reads what [`Told::words`] has made.
+    pub(super) fn read(words: &[i64]) -> Option<Told> {
+        let words = words.first_chunk::<WORDS>()?;
+        let mut bytes = [0; PeerMemory::LEN];
+        bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(b, word)| *b = word.to_le_bytes());
+        match words[4] {
+            0 => None,
+            at if at > 0 => Some(Told::Address(PeerMemory::from_bytes(bytes), at as u64)),
+            at => {
+                let ticket = bytes.first_chunk().map(|bytes| Ticket::from_bytes(*bytes))?;
+                Some(Told::Segment { ticket, len: words[2] as usize, at: (-1 - at) as usize })
+            }
+        }
+    }
+
+    /// Returns true if the processor executes accumulations on the memory.
+    pub(super) fn agent(told: Option<Told>) -> Agent {
+        if matches!(told, Some(Told::Segment { .. })) { Agent::Processor } else { Agent::Target }
+    }
+
+    /// Finds out how the memory of another process of the node can be reached, of which `size`
+    /// bytes are the window's. Returns its segment, too, if it was opened.
+    pub(super) fn reach(&self, rank: u32, size: u64) -> (Reach, Option<Arc<SharedMemory>>) {
+        let by_requests = |why: String| {
+            tracing::info!(rank, "memory of a window is accessed by requests: {why}");
+            (Reach::Requests, None)
+        };
+        match *self {
+            Told::Segment { ticket, len, at } => {
+                let Some(size) = usize::try_from(size).ok().filter(|n| at + n <= len) else {
+                    return by_requests("it is not within its segment".into());
+                };
+                match SharedMemory::open(&ticket, len) {
+                    Ok(memory) => (Reach::Memory(Span::of_shared(&memory, at, size)), Some(Arc::new(memory))),
+                    Err(e) => by_requests(e.to_string()),
+                }
+            }
+            Told::Address(peer, at) => match peer.check() {
+                Ok(_) => (Reach::Attach(peer, Span::elsewhere(at, size)), None),
+                Err(e) => by_requests(e.to_string()),
+            },
         }
     }
 }
@@ -85,16 +125,26 @@ mod tests {
     #[test]
     fn memory_is_opened_by_the_words_that_tell_of_it() {
         let memory = Arc::new(SharedMemory::create(1000).unwrap());
-        let opening = Opening::of(&Place { memory: Arc::clone(&memory), at: 64 });
-        let words = Opening::words(opening);
-        assert_eq!((Opening::read(&words), Opening::read(&Opening::words(None))), (opening, None));
-        let opening = opening.unwrap();
+        let place = Place { memory: Arc::clone(&memory), at: 64 };
+        let told = Told::of(4096, Some(&place));
+        assert_eq!((Told::read(&Told::words(told)), Told::read(&Told::words(None))), (told, None));
         memory.word(72).store(9, std::sync::atomic::Ordering::Relaxed);
-        let (span, opened) = opening.open(0, 100).unwrap();
-        assert_eq!(span.address(), opened.at(64, 100).addr());
+        let (reach, opened) = told.unwrap().reach(0, 100);
+        let opened = opened.unwrap();
+        assert!(matches!(reach, Reach::Memory(span) if span.address() == opened.at(64, 100).addr()));
         assert_eq!(opened.word(72).load(std::sync::atomic::Ordering::Relaxed), 9);
-        assert!(opening.open(0, 1000).is_none(), "beyond the segment");
-        let closed = Opening { ticket: Ticket::from_bytes([0; Ticket::LEN]), ..opening };
-        assert!(closed.open(0, 100).is_none());
+        assert!(matches!(told.unwrap().reach(0, 1000), (Reach::Requests, None)), "beyond the segment");
+        let closed = Told::Segment { ticket: Ticket::from_bytes([0; Ticket::LEN]), len: 1000, at: 64 };
+        assert!(matches!(closed.reach(0, 100), (Reach::Requests, None)));
+    }
+
+    #[test]
+    fn other_memory_is_reached_by_the_kernel() {
+        let told = Told::of(4096, None);
+        assert_eq!(Told::read(&Told::words(told)), told);
+        assert_eq!((Told::agent(told), Told::agent(None)), (Agent::Target, Agent::Target));
+        // This process reads its own memory, unless the kernel forbids all of it.
+        let (reach, _) = told.unwrap().reach(0, 100);
+        assert!(matches!(reach, Reach::Attach(_, span) if (span.address(), span.len()) == (4096, 100)));
     }
 }
