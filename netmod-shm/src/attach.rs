@@ -33,7 +33,7 @@ pub enum AttachError {
     Forbidden {
         /// The process.
         pid: u32,
-        /// What the kernel says.
+        /// The error of the system call.
         error: io::Error,
     },
 }
@@ -159,12 +159,7 @@ impl PeerMemory {
         self.transfer(from, to, PeerMemory::write_from)
     }
 
-    fn transfer(
-        &self,
-        local: &mut Segment,
-        remote: &[Extent],
-        call: Call,
-    ) -> Result<usize, AttachError> {
+    fn transfer(&self, local: &mut Segment, remote: &[Extent], call: Call) -> Result<usize, AttachError> {
         let (mut near, mut far) = ([IoVec::EMPTY; PIECES], [IoVec::EMPTY; PIECES]);
         let (n, _) = local.next_iovecs(usize::MAX, &mut near);
         let m = remote.len().min(PIECES);

@@ -321,7 +321,7 @@ impl Accumulation {
         let from = if self.only_reads() { Some(to) } else { origin.address() };
         let Some(from) = from.filter(|_| self.is_atomic(at)) else { return Ok(false) };
         exclusion.begin_short()?;
-        // SAFETY: the element is within the target's memory, and aligned; the buffers have one each.
+        // SAFETY: the element is within the target's memory, and aligned; each buffer has one.
         unsafe {
             let was = self.element(at, core::slice::from_raw_parts(from, size));
             ptr::copy_nonoverlapping(was.as_ptr(), to, size);

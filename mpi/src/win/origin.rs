@@ -23,7 +23,7 @@ const BURST: u32 = 32;
 /// Bytes from which on a copy is made while the library is not locked.
 const LONG: usize = 64 << 10;
 
-/// What is left of an operation that was begun.
+/// The rest of an operation that was begun.
 pub(super) enum Left {
     /// Nothing.
     Done,
@@ -37,7 +37,7 @@ pub(super) enum Left {
 pub(super) struct LongCopy {
     from: Segment,
     to: Segment,
-    /// What the places may be of.
+    /// The memory that the places may be of.
     _memory: SharedParts,
 }
 
