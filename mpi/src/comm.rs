@@ -196,7 +196,7 @@ impl CommCore {
     /// It is the same in all processes, since these begin them in the same order.
     #[inline]
     pub(crate) fn next_tag(&self) -> i32 {
-        (self.begun[0].fetch_add(1, Ordering::Relaxed) % (TAGS / 2 - RESERVED)).cast_signed()
+        self.next_number(0).cast_signed()
     }
 
     /// Returns the tag of the next collective operation with a request.
@@ -204,8 +204,16 @@ impl CommCore {
     /// They do not match blocking ones, and programs exist that mix the order of both.
     #[inline]
     pub(crate) fn next_request_tag(&self) -> i32 {
-        let number = self.begun[1].fetch_add(1, Ordering::Relaxed) % (TAGS / 2 - RESERVED);
-        (TAGS / 2 + number).cast_signed()
+        (TAGS / 2 + self.next_number(1)).cast_signed()
+    }
+
+    /// Counts an operation. One thread at a time begins one of a kind, so it is no atomic addition,
+    /// which would wait for all stores before it.
+    #[inline]
+    fn next_number(&self, kind: usize) -> u32 {
+        let number = self.begun[kind].load(Ordering::Relaxed);
+        self.begun[kind].store(number.wrapping_add(1), Ordering::Relaxed);
+        number % (TAGS / 2 - RESERVED)
     }
 
     /// Returns the tag of the making of a communicator by a part of the group, which the program
@@ -298,7 +306,22 @@ impl Comms {
     /// A bad handle.
     #[inline]
     pub(crate) fn core(&self, comm: Comm) -> Result<Arc<CommCore>> {
-        self.get(comm).map(|c| Arc::clone(&c.core))
+        self.core_of(comm).map(Arc::clone)
+    }
+
+    /// Lends the core of a communicator.
+    ///
+    /// # Errors
+    /// A bad handle.
+    #[inline]
+    pub(crate) fn core_of(&self, comm: Comm) -> Result<&Arc<CommCore>> {
+        self.get(comm).map(|c| &c.core)
+    }
+
+    /// Returns true if it is the core of a communicator that was not freed.
+    #[inline]
+    pub(crate) fn have(&self, core: &Arc<CommCore>) -> bool {
+        core.handle().and_then(|comm| self.find(comm)).is_some_and(|c| Arc::ptr_eq(&c.core, core))
     }
 
     /// Returns the core of a request's communicator.

@@ -61,6 +61,7 @@ impl State {
         let State { objects, requests, .. } = self;
         let gone = objects.comms.remove(comm)?;
         requests.hold(comm, &gone.core);
+        objects.spares.forget(&gone.core);
         let handler = objects.anytime.errhandlers().get(gone.errhandler)?;
         objects.anytime.errhandlers().release(gone.errhandler);
         objects.buffers.end(Owner::Comm(comm));

@@ -129,13 +129,13 @@ impl Mpi {
 #[inline]
 fn keep(objects: &Objects, over: Option<Running>) {
     if let Some(running) = over {
-        running.keep(&objects.spares);
+        running.keep(objects);
     }
 }
 
 /// Returns the maker of an operation of all processes of a communicator.
 fn on_all(call: Call, comm: Comm) -> impl FnOnce(&Objects, Form) -> Result<Running> {
-    move |objects, form| Running::new(objects, form, objects.comms.core(comm)?, &call)
+    move |objects, form| Running::new(objects, form, objects.comms.core_of(comm)?, &call)
 }
 
 /// Writes the three forms of an operation.

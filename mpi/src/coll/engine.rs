@@ -138,8 +138,8 @@ impl<R: Copy> Active<R> {
     }
 
     /// Gives the run its place in the memory that the processes share.
-    pub fn set_node(&mut self, node: Arc<NodeMemory>, place: Place) {
-        self.memory.set_node(node, place);
+    pub fn use_node(&mut self, node: &Arc<NodeMemory>, place: Place) {
+        self.memory.use_node(node, place);
     }
 
     /// Prepares the next run of a schedule that is over.

@@ -43,6 +43,6 @@ impl Mpi {
 
     /// Runs an operation of all processes to its end.
     fn run(&self, comm: Comm, call: Call) -> Result<()> {
-        self.run_operation(|objects, form| Running::new(objects, form, objects.comms.core(comm)?, &call))
+        self.run_operation(|objects, form| Running::new(objects, form, objects.comms.core_of(comm)?, &call))
     }
 }

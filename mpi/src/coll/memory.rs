@@ -123,6 +123,7 @@ impl Memory {
         schedule: &Schedule,
     ) -> Result<()> {
         (self.send, self.recv, self.types) = (send.base(), recv.base(), types);
+        self.node = None;
         make_rooms(&mut self.scratch, &schedule.rooms, &self.types)
     }
 
@@ -137,8 +138,12 @@ impl Memory {
     }
 
     /// Sets the memory that the processes share, and the place of the operation in it.
-    pub(super) fn set_node(&mut self, node: Arc<NodeMemory>, place: Place) {
-        self.node = Some((node, place));
+    #[inline]
+    pub(super) fn use_node(&mut self, node: &Arc<NodeMemory>, place: Place) {
+        match &mut self.node {
+            Some((last, at)) if Arc::ptr_eq(last, node) => *at = place,
+            other => *other = Some((Arc::clone(node), place)),
+        }
     }
 
     /// The memory that the processes share, and the place of the operation in it.
@@ -150,8 +155,8 @@ impl Memory {
     /// Keeps what the next run can use: all if that `repeats` this one, else the first type, which
     /// is that of bytes, and small rooms.
     pub(super) fn leave(&mut self, repeats: bool) {
-        self.node = None;
         if !repeats {
+            self.node = None;
             (self.send, self.recv) = (ptr::null_mut(), ptr::null_mut());
             self.types.truncate(1);
             self.scratch.retain(|block| block.memory.len() <= KEPT);

@@ -33,6 +33,7 @@ mod node_memory;
 mod node_run;
 mod node_setup;
 mod node_state;
+mod operation;
 mod plan;
 pub mod reduce;
 pub mod scan;

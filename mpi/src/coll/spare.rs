@@ -1,76 +1,70 @@
-//! Runs that are over, for the operations that follow: their memory, and, for a call like the last
+//! Operations that are over, for those that follow: their memory, and, for a call like the last
 //! one, the whole schedule.
 //!
 //! Programs repeat calls. The schedule of a call whose types and operation are predefined depends
 //! on nothing but its arguments and the communicator, so it is the same again.
 
 use std::cell::RefCell;
-
-use ch3_shim::RawReq;
+use std::sync::Arc;
 
 use super::call::Call;
-use super::engine::Active;
+use super::operation::Operation;
 use crate::accelerator;
+use crate::comm::CommCore;
 use crate::datatype::{Blocks, Buf};
 use crate::handle::{Datatype, Op};
 use crate::op::Builtin;
 
-/// Runs that are kept.
+/// Operations that are kept.
 const KEPT: usize = 16;
 
-/// A run with the call that it was prepared for.
-#[derive(Debug)]
-pub(crate) struct Run {
-    pub active: Active<RawReq>,
-    /// The communicator's serial number, and a call that can be repeated.
-    pub call: Option<(u64, Call)>,
-}
-
-impl Default for Run {
-    fn default() -> Run {
-        Run { active: Active::empty(), call: None }
-    }
-}
-
-/// The runs of a process that are over.
+/// The operations of a process that are over.
 #[derive(Debug, Default)]
 pub(crate) struct Spares {
-    runs: RefCell<[Option<Box<Run>>; KEPT]>,
+    operations: RefCell<[Option<Box<Operation>>; KEPT]>,
 }
 
 impl Spares {
-    /// Takes a run for a call of `n` processes. True if it is prepared for this call already.
+    /// Takes an operation for a call. True if its run is prepared for this call already: that of a
+    /// group, if `may_repeat`.
     #[inline]
-    pub(super) fn take(&self, (serial, n): (u64, usize), call: &Call) -> (Box<Run>, bool) {
-        let mut runs = self.runs.borrow_mut();
-        let place = &mut runs[place(serial, call)];
-        match place.take() {
-            Some(mut run) => {
-                let last = run.call.as_ref().filter(|(of, _)| *of == serial).map(|(_, last)| last);
-                if last == Some(call) {
-                    return (run, true);
-                }
-                let Some((send, recv)) = last.and_then(|last| call.moved(last, n)) else {
-                    return (run, false);
-                };
-                run.active.move_to(send, recv);
-                run.call = Some((serial, call.clone()));
-                (run, true)
+    pub(super) fn take(&self, core: &Arc<CommCore>, call: &Call, may_repeat: bool) -> (Box<Operation>, bool) {
+        let place = index(core.serial, call.number());
+        let Some(mut op) = self.operations.borrow_mut()[place].take() else {
+            return (Box::new(Operation::new(core)), false);
+        };
+        if !Arc::ptr_eq(&op.core, core) {
+            op.core = Arc::clone(core);
+            op.call = None;
+        }
+        let last = op.call.as_ref().filter(|_| may_repeat);
+        match last.and_then(|last| call.likeness(last, core.size() as usize)) {
+            None => (op, false),
+            Some(Likeness::Same) => (op, true),
+            Some(Likeness::Moved(send, recv)) => {
+                op.active.move_to(send, recv);
+                op.call = Some(call.clone());
+                (op, true)
             }
-            None => (Box::default(), false),
         }
     }
 
-    /// Keeps a run that is over.
+    /// Keeps an operation that is over.
     #[inline]
-    pub(super) fn keep(&self, mut run: Box<Run>, (serial, number): (u64, u64)) {
-        run.active.leave(run.call.is_some());
-        self.runs.borrow_mut()[index(serial, number)] = Some(run);
+    pub(super) fn keep(&self, mut op: Box<Operation>) {
+        op.clear();
+        let place = index(op.core.serial, op.number);
+        self.operations.borrow_mut()[place] = Some(op);
     }
-}
 
-fn place(serial: u64, call: &Call) -> usize {
-    index(serial, call.number())
+    /// Drops the operations of a communicator, which is freed.
+    pub(crate) fn forget(&self, core: &Arc<CommCore>) {
+        for op in self.operations.borrow_mut().iter_mut() {
+            if op.as_ref().is_some_and(|op| Arc::ptr_eq(&op.core, core)) {
+                *op = None;
+            }
+        }
+    }
 }
 
 fn index(serial: u64, number: u64) -> usize {
@@ -123,19 +117,81 @@ impl Call {
     }
 }
 
-/// Bytes of the longest predefined type, at least.
-const LONGEST: usize = 64;
+/// Bytes of a predefined type, which its handle has (`mpi.h` of MPICH). 0 for one of a pair.
+fn size_of(datatype: Datatype) -> usize {
+    (datatype.0 >> 8 & 0xff) as usize
+}
 
-/// Returns true if data may be where it is said to be.
-fn has_address(buf: &Buf) -> bool {
-    buf.is_in_place() || buf.count() <= 0 || !buf.base().is_null() && accelerator::check(buf.base()).is_ok()
+/// A call that has the schedule of another one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Likeness {
+    /// It is the same.
+    Same,
+    /// Its buffers are elsewhere: for sending, and for receiving.
+    Moved(Buf, Buf),
+}
+
+/// A buffer, or one that blocks are relative to, with the bytes to both sides in which all data is.
+struct Reach<'a> {
+    buf: Buf,
+    bytes: Option<usize>,
+    blocks: Option<&'a Blocks>,
+}
+
+impl<'a> Reach<'a> {
+    fn of(buf: &Buf, parts: usize) -> Reach<'a> {
+        let count = usize::try_from(buf.count()).ok();
+        let bytes = count.and_then(|c| c.checked_mul(parts)?.checked_mul(size_of(buf.datatype())));
+        Reach { buf: *buf, bytes, blocks: None }
+    }
+
+    fn of_blocks(blocks: &'a Blocks) -> Reach<'a> {
+        let size = blocks.datatypes().iter().map(|datatype| size_of(*datatype)).max();
+        let bytes = size.and_then(|size| blocks.reach(size));
+        Reach { buf: blocks.base(), bytes, blocks: Some(blocks) }
+    }
+
+    fn is_in_place(&self) -> bool {
+        self.buf.is_in_place()
+    }
+
+    /// Returns true if it differs from another one by the address alone.
+    fn is_like(&self, other: &Reach<'_>) -> bool {
+        match (self.blocks, other.blocks) {
+            (Some(mine), Some(theirs)) => mine.are_like(theirs),
+            (None, None) => {
+                let of = |buf: Buf| (buf.count(), buf.datatype(), buf.is_in_place());
+                of(self.buf) == of(other.buf)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns true if data may be where it is said to be.
+    fn has_address(&self) -> bool {
+        let buf = &self.buf;
+        buf.is_in_place()
+            || self.bytes == Some(0)
+            || !buf.base().is_null() && accelerator::check(buf.base()).is_ok()
+    }
+
+    /// Returns true if no data of both is the same memory.
+    fn is_apart(&self, other: &Reach<'_>) -> bool {
+        if self.is_in_place() || other.is_in_place() {
+            return true;
+        }
+        let both = self.bytes.zip(other.bytes).and_then(|(a, b)| a.checked_add(b));
+        both.is_some_and(|both| self.buf.base().addr().abs_diff(other.buf.base().addr()) >= both)
+    }
 }
 
 impl Call {
-    /// The send and the receive buffer of a call that has no lists.
-    fn buffers(&self) -> Option<(Buf, Buf)> {
+    /// The send and the receive buffer, which have parts for `n` processes.
+    fn buffers(&self, n: usize) -> (Reach<'_>, Reach<'_>) {
+        let none = Reach { buf: Buf::IN_PLACE, bytes: Some(0), blocks: None };
         match self {
-            Call::Bcast { buf, .. } => Some((Buf::IN_PLACE, *buf)),
+            Call::Barrier => (none, Reach { buf: Buf::IN_PLACE, bytes: Some(0), blocks: None }),
+            Call::Bcast { buf, .. } => (none, Reach::of(buf, 1)),
             Call::Gather { send, recv, .. }
             | Call::Scatter { send, recv, .. }
             | Call::Allgather { send, recv }
@@ -144,27 +200,49 @@ impl Call {
             | Call::Allreduce { send, recv, .. }
             | Call::ReduceScatterBlock { send, recv, .. }
             | Call::Scan { send, recv, .. }
-            | Call::Exscan { send, recv, .. } => Some((*send, *recv)),
-            _ => None,
+            | Call::Exscan { send, recv, .. } => (Reach::of(send, n), Reach::of(recv, n)),
+            Call::ReduceScatter { send, recv, counts, .. } => {
+                let all = |buf: &Buf| {
+                    let total = counts.iter().try_fold(0i64, |sum, count| sum.checked_add(*count));
+                    let total = total.and_then(|total| usize::try_from(total).ok());
+                    let bytes = total.and_then(|total| total.checked_mul(size_of(buf.datatype())));
+                    Reach { buf: *buf, bytes, blocks: None }
+                };
+                (all(send), all(recv))
+            }
+            Call::Gatherv { send, recv, .. } | Call::Allgatherv { send, recv } => {
+                (Reach::of(send, 1), Reach::of_blocks(recv))
+            }
+            Call::Scatterv { send, recv, .. } => (Reach::of_blocks(send), Reach::of(recv, 1)),
+            Call::Alltoallv { send, recv } => (Reach::of_blocks(send), Reach::of_blocks(recv)),
         }
     }
 
-    /// Returns the buffers of a call that differs from another one by their addresses alone. `None`
-    /// also if these have to be looked at more closely.
-    fn moved(&self, last: &Call, n: usize) -> Option<(Buf, Buf)> {
-        let ((send, recv), (old_send, old_recv)) = (self.buffers()?, last.buffers()?);
-        let alike = |a: Buf, b: Buf| {
-            (a.count(), a.datatype(), a.is_in_place()) == (b.count(), b.datatype(), b.is_in_place())
-        };
-        let bytes = (send.count().max(recv.count()).max(0) as usize).checked_mul(n * LONGEST)?;
-        let apart = send.is_in_place()
-            || recv.is_in_place()
-            || send.base().addr().abs_diff(recv.base().addr()) > bytes;
-        let same = self.number_and_root() == last.number_and_root()
-            && self.op() == last.op()
-            && alike(send, old_send)
-            && alike(recv, old_recv);
-        (same && apart && has_address(&send) && has_address(&recv)).then_some((send, recv))
+    /// The counts of a reduction whose result is dealt out.
+    fn counts(&self) -> &[i64] {
+        match self {
+            Call::ReduceScatter { counts, .. } => counts,
+            _ => &[],
+        }
+    }
+
+    /// Compares the call with another one that can be repeated. `None` if it is another one, or if
+    /// its buffers have to be looked at more closely.
+    fn likeness(&self, last: &Call, n: usize) -> Option<Likeness> {
+        if self == last {
+            return Some(Likeness::Same);
+        }
+        if self.number_and_root() != last.number_and_root()
+            || self.op() != last.op()
+            || core::mem::discriminant(self) != core::mem::discriminant(last)
+            || self.counts() != last.counts()
+        {
+            return None;
+        }
+        let ((send, recv), (old_send, old_recv)) = (self.buffers(n), last.buffers(n));
+        let is_like = send.is_like(&old_send) && recv.is_like(&old_recv);
+        let is_sound = send.has_address() && recv.has_address() && send.is_apart(&recv);
+        (is_like && is_sound).then_some(Likeness::Moved(send.buf, recv.buf))
     }
 }
 
@@ -172,6 +250,7 @@ impl Call {
 #[allow(unsafe_code)]
 mod tests {
     use super::*;
+    use crate::datatype::basic::BASICS;
 
     const INT: Datatype = Datatype(0x4c00_0405);
 
@@ -183,22 +262,11 @@ mod tests {
 
     #[test]
     fn a_run_is_kept_for_the_same_call_alone() {
-        let spares = Spares::default();
         let call = gatherv(64, &[1, 2], INT);
         assert!(call.can_be_repeated() && !gatherv(64, &[1, 2], Datatype(0x8c00_0000)).can_be_repeated());
-        let run = Run { active: Active::empty(), call: Some((7, call.clone())) };
-        spares.keep(Box::new(run), (7, call.number()));
-        let others =
-            [gatherv(64, &[1, 3], INT), gatherv(128, &[1, 2], INT), gatherv(64, &[1, 2], Datatype(0))];
-        for (serial, other) in others.iter().map(|o| (7, o)).chain([(8, &call)]) {
-            let (run, same) = spares.take((serial, 2), other);
-            assert!(!same, "{other:?}");
-            if run.call.is_some() {
-                spares.keep(run, (7, call.number()));
-            }
-        }
-        assert!(spares.take((7, 2), &call).1);
-        assert!(!spares.take((7, 2), &call).1, "it is taken once");
+        assert_eq!(call.likeness(&call.clone(), 2), Some(Likeness::Same));
+        let others = [gatherv(64, &[1, 3], INT), gatherv(0, &[1, 2], INT), gatherv(64, &[1, 2], Datatype(0))];
+        assert!(others.iter().all(|other| other.likeness(&call, 2).is_none()), "another call");
     }
 
     #[test]
@@ -208,12 +276,33 @@ mod tests {
         let op = Builtin::Sum.handle();
         let call = |send: Buf, recv: Buf| Call::Allreduce { send, recv, op };
         let last = call(buf(64), buf(4096));
-        assert_eq!(call(buf(8192), buf(64)).moved(&last, 2), Some((buf(8192), buf(64))));
+        let moved = Likeness::Moved(buf(8192), buf(64));
+        assert_eq!(call(buf(8192), buf(64)).likeness(&last, 2), Some(moved));
         let in_place = call(Buf::IN_PLACE, buf(64));
         let other = Call::Allreduce { send: buf(64), recv: buf(4096), op: Builtin::Prod.handle() };
         let scan = Call::Scan { send: buf(64), recv: buf(4096), op };
         let longer = call(buf(64).with_count(4), buf(4096).with_count(4));
-        let refused = [call(buf(64), buf(64)), call(buf(0), buf(4096)), in_place, other, scan, longer];
-        assert!(refused.iter().all(|c| c.moved(&last, 2).is_none()), "another call, or one to be looked at");
+        let refused = [call(buf(64), buf(68)), call(buf(0), buf(4096)), in_place, other, scan, longer];
+        assert!(refused.iter().all(|c| c.likeness(&last, 2).is_none()), "another, or one to be looked at");
+    }
+
+    #[test]
+    fn a_run_serves_blocks_that_are_elsewhere() {
+        let (last, other) = (gatherv(64, &[1, 2], INT), gatherv(128, &[1, 2], INT));
+        let Call::Gatherv { recv, .. } = &other else { unreachable!("it was just made") };
+        assert_eq!(other.likeness(&last, 2), Some(Likeness::Moved(Buf::IN_PLACE, recv.base())));
+        // Blocks end 24 bytes behind the address; the operand may begin there, not before.
+        // SAFETY: nothing is read or written.
+        let operand = |at: usize| unsafe { Buf::new(std::ptr::without_provenance_mut(at), 1, INT) };
+        let with = |at: usize| Call::Gatherv { send: operand(at), recv: recv.clone(), root: 0 };
+        let far = with(4096);
+        assert!(with(128 + 24 + 4).likeness(&far, 2).is_some() && with(128 + 23).likeness(&far, 2).is_none());
+    }
+
+    #[test]
+    fn the_handle_of_a_basic_type_has_its_size() {
+        for basic in BASICS.iter().filter(|basic| is_basic(basic.handle)) {
+            assert_eq!(size_of(basic.handle), basic.size, "{}", basic.name);
+        }
     }
 }

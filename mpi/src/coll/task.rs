@@ -8,13 +8,12 @@ use netmod_core::Segment;
 use super::call::{Call, Peers};
 use super::choice::{Forced, Setting};
 use super::engine::Advance;
-use super::node_memory::{Lane, Place};
+use super::node_memory::Lane;
 use super::node_setup;
-use super::spare::{Run, Spares};
-use super::start::Checked;
+use super::node_state::Decision;
+use super::operation::Operation;
 use super::wire::Wire;
 use crate::comm::{CommCore, wake_tag};
-use crate::datatype::TypeDesc;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::objects::Objects;
@@ -23,32 +22,7 @@ use crate::task::{Progress, Task};
 
 /// A collective operation of a communicator.
 #[derive(Debug)]
-pub(crate) struct Running {
-    run: Box<Run>,
-    /// The number of the operation.
-    number: u64,
-    core: Arc<CommCore>,
-    /// Its slots in memory that the processes share. A persistent operation may have none.
-    lane: Option<Lane>,
-    /// The tag of its messages, which no other operation of the communicator has.
-    tag: i32,
-    /// Its processes agree on what they share before it begins.
-    agrees: bool,
-    /// Its place among the operations that have not begun, until it begins.
-    turn: Option<u32>,
-    /// The call whose run is prepared once the processes have agreed. It is checked at once, since
-    /// types and operations may be freed before.
-    /// If it could not be prepared, no start of it succeeds.
-    checked: Option<Result<Box<Checked>>>,
-    /// The algorithms that are set for this process.
-    forced: Forced,
-    /// Its place in memory that the processes share.
-    place: Option<Place>,
-    /// The type of a reduction, by the handle that the call gave.
-    operand: Option<(Datatype, Arc<TypeDesc>)>,
-    /// A handle that an operation of the program is given, since the call's was freed.
-    alias: Option<Datatype>,
-}
+pub(crate) struct Running(Box<Operation>);
 
 /// The form of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +60,7 @@ impl Running {
     ///
     /// # Errors
     /// As [`Call::plan`].
-    pub(crate) fn new(objects: &Objects, form: Form, core: Arc<CommCore>, call: &Call) -> Result<Running> {
+    pub(crate) fn new(objects: &Objects, form: Form, core: &Arc<CommCore>, call: &Call) -> Result<Running> {
         let peers = core.remote().map_or(Peers::Group, |r| Peers::Remote(r.size() as usize));
         Running::with(objects, form, core, call, peers)
     }
@@ -98,72 +72,81 @@ impl Running {
     pub(crate) fn with(
         objects: &Objects,
         form: Form,
-        core: Arc<CommCore>,
+        core: &Arc<CommCore>,
         call: &Call,
         peers: Peers<'_>,
     ) -> Result<Running> {
         let is_group = matches!(peers, Peers::Group);
-        let agrees = is_group && node_setup::agrees(&core);
+        let agrees = is_group && node_setup::agrees(core);
         let decided = core.node.decided().filter(|_| agrees);
         if let Some(fault) = decided.and_then(|d| d.fault.clone()) {
             return Err(fault);
         }
-        let undecided = agrees && decided.is_none();
-        let (mut run, same) = match form {
-            // It is kept for long, and planned for messages.
-            Form::Persistent => (Box::default(), false),
-            _ => objects.spares.take((core.serial, core.size() as usize), call),
+        let (mut op, same) = match form {
+            // It is kept for long.
+            Form::Persistent => (Box::new(Operation::new(core)), false),
+            _ => objects.spares.take(core, call, is_group),
         };
-        let (mut checked, mut operand, mut lane) = (None, None, form.lane());
+        (op.lane, op.agrees, op.forced) = (form.lane(), agrees, objects.forced);
         if same {
-            run.active.restart();
+            op.active.restart();
         } else {
-            let place = (core.rank() as usize, core.size() as usize);
-            run.call = None;
-            let made = call.check(&mut run.active, &objects.types, &objects.ops, place, peers)?;
-            if made.calls_program() {
-                operand = call.operand_type();
-            }
-            if form == Form::Persistent && agrees {
-                lane = core.node.persistent_lane();
-            }
-            match decided {
-                Some(decision) => made.build(&mut run.active, &decision.setting(lane))?,
-                None if undecided => checked = Some(Ok(Box::new(made))),
-                None => {
-                    let unknown = Setting::unknown(place.1, Forced::default());
-                    made.build(&mut run.active, &unknown)?;
-                }
-            }
-            let is_once = form != Form::Persistent;
-            if is_group && is_once && !undecided && call.can_be_repeated() && run.active.is_small() {
-                run.call = Some((core.serial, call.clone()));
-            }
+            op.number = call.number();
+            op.plan(objects, form, call, peers, decided)?;
         }
-        let operand = operand.and_then(|h| objects.types.find(h).map(|entry| (h, Arc::clone(&entry.desc))));
-        let number = call.number();
-        let tag = match form {
+        op.tag = match form {
             Form::Blocking => core.next_tag(),
             Form::Request | Form::Persistent => core.next_request_tag(),
         };
-        let mut running = Running {
-            run,
-            number,
-            core,
-            lane,
-            tag,
-            agrees,
-            turn: None,
-            checked,
-            forced: objects.forced,
-            place: None,
-            operand,
-            alias: None,
-        };
         if form != Form::Persistent {
-            running.enter();
+            op.enter();
         }
-        Ok(running)
+        Ok(Running(op))
+    }
+
+    /// Keeps what the next operation can use, of one that is over.
+    #[inline]
+    pub(crate) fn keep(self, objects: &Objects) {
+        if objects.comms.have(&self.0.core) {
+            objects.spares.keep(self.0);
+        }
+    }
+}
+
+impl Operation {
+    /// Checks the arguments of a call, and prepares its run if the processes have agreed.
+    fn plan(
+        &mut self,
+        objects: &Objects,
+        form: Form,
+        call: &Call,
+        peers: Peers<'_>,
+        decided: Option<&Decision>,
+    ) -> Result<()> {
+        let is_group = matches!(peers, Peers::Group);
+        let place = (self.core.rank() as usize, self.core.size() as usize);
+        (self.call, self.checked, self.operand) = (None, None, None);
+        let made = call.check(&mut self.active, &objects.types, &objects.ops, place, peers)?;
+        if made.calls_program() {
+            let types = &objects.types;
+            let operand = call.operand_type().and_then(|h| Some((h, types.find(h)?)));
+            self.operand = operand.map(|(h, entry)| (h, Arc::clone(&entry.desc)));
+        }
+        if form == Form::Persistent && self.agrees {
+            self.lane = self.core.node.persistent_lane();
+        }
+        match decided {
+            Some(decision) => made.build(&mut self.active, &decision.setting(self.lane))?,
+            None if self.agrees => {
+                self.checked = Some(Ok(Box::new(made)));
+                return Ok(());
+            }
+            None => made.build(&mut self.active, &Setting::unknown(place.1, Forced::default()))?,
+        }
+        if is_group && form != Form::Persistent && call.can_be_repeated() && self.active.is_small() {
+            self.call = Some(call.clone());
+        }
+        Ok(())
     }
 
     /// Gives the operation its place among those that have not begun.
@@ -201,16 +184,16 @@ impl Running {
         }
         if let Some(checked) = self.checked.take() {
             let setting = decision.setting(self.lane);
-            if let Err(e) = checked.and_then(|checked| checked.build(&mut self.run.active, &setting)) {
+            if let Err(e) = checked.and_then(|checked| checked.build(&mut self.active, &setting)) {
                 self.checked = Some(Err(e.clone()));
                 return Err(e);
             }
         }
         if let (Some(memory), Some(lane)) = (&decision.memory, self.lane) {
-            let with_slots = self.run.active.slots() > 0;
+            let with_slots = self.active.slots() > 0;
             let place = memory.begin(lane, with_slots);
             if with_slots {
-                self.run.active.set_node(Arc::clone(memory), place);
+                self.active.use_node(memory, place);
                 self.place = Some(place);
             }
         }
@@ -230,13 +213,6 @@ impl Running {
         }
     }
 
-    /// Keeps what the next operation can use, of one that is over.
-    pub(crate) fn keep(self, spares: &Spares) {
-        spares.keep(self.run, (self.core.serial, self.number));
-    }
-}
-
-impl Running {
     /// Returns a new handle of the reduction's type if that of the call was freed.
     fn another_handle(&mut self, objects: &mut Objects) -> Result<Option<Datatype>> {
         let Some((handle, desc)) = &self.operand else { return Ok(None) };
@@ -246,9 +222,7 @@ impl Running {
         self.alias = Some(objects.types.lend(desc)?);
         Ok(self.alias)
     }
-}
 
-impl Task for Running {
     fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
         if let Some(alias) = self.alias.take()
             && let Err(e) = objects.types.remove(alias)
@@ -261,7 +235,7 @@ impl Task for Running {
             Err(e) => return Progress::Done(Err(self.core.raised(e))),
         }
         let mut carrier = Carrier { vci, core: &self.core, tag: self.tag };
-        let advanced = self.run.active.advance(&mut carrier);
+        let advanced = self.active.advance(&mut carrier);
         if matches!(advanced, Advance::Done | Advance::Failed(_)) {
             self.leave();
         }
@@ -280,18 +254,25 @@ impl Task for Running {
             Advance::Failed(e) => Progress::Done(Err(self.core.raised(e))),
         }
     }
+}
+
+impl Task for Running {
+    #[inline]
+    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
+        self.0.advance(vci, objects)
+    }
 
     fn core(&self) -> Option<&CommCore> {
-        Some(&self.core)
+        Some(&self.0.core)
     }
 
     fn called(&mut self) {
-        self.run.active.resume();
+        self.0.active.resume();
     }
 
     fn restart(&mut self, _objects: &mut Objects) -> Result<()> {
-        self.run.active.restart();
-        self.enter();
+        self.0.active.restart();
+        self.0.enter();
         Ok(())
     }
 }

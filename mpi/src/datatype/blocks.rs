@@ -73,6 +73,28 @@ impl Blocks {
         self.at
     }
 
+    /// Returns true if they differ from others by their address alone.
+    pub(crate) fn are_like(&self, other: &Blocks) -> bool {
+        self.is_in_place() == other.is_in_place()
+            && self.counts == other.counts
+            && self.displs == other.displs
+    }
+
+    /// Returns the bytes to both sides of the address in which all blocks are, whose elements have
+    /// at most `size` bytes. `None` if a count is negative or there is no such number.
+    pub(crate) fn reach(&self, size: usize) -> Option<usize> {
+        let (displs, unit) = match &self.displs {
+            Displs::Elements(displs, _) => (displs, size),
+            Displs::Bytes(displs, _) => (displs, 1),
+        };
+        let end = |(displ, count): (&i64, &i64)| {
+            let before = usize::try_from(displ.unsigned_abs()).ok()?.checked_mul(unit)?;
+            before.checked_add(usize::try_from(*count).ok()?.checked_mul(size)?)
+        };
+        let blocks = displs.iter().zip(&self.counts);
+        blocks.map(end).try_fold(0, |most: usize, end| end.map(|end| most.max(end)))
+    }
+
     /// Returns the blocks of `n` processes.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ fn on_neighbours(call: Call, comm: Comm) -> impl FnOnce(&Objects, Form) -> Resul
         let core = objects.comms.intra_core(comm)?;
         let topology = objects.comms.get(comm)?.topology.as_ref().ok_or_else(|| none(objects, comm))?;
         let around = topology.neighbours(core.rank().cast_signed())?;
-        Running::with(objects, form, core, &call, Peers::Neighbours(&around))
+        Running::with(objects, form, &core, &call, Peers::Neighbours(&around))
     }
 }
 

@@ -4,6 +4,7 @@ use netmod_mpi::Class;
 use netmod_mpi::consts::{CART, DIST_GRAPH, GRAPH, PROC_NULL, UNDEFINED};
 use netmod_mpi::handle::Info;
 
+use crate::collectives::ints_of;
 use crate::job::{WORLD, ints, run};
 
 #[test]
@@ -104,5 +105,21 @@ fn a_distributed_graph_is_put_together() {
         let mut adjacent = adjacent.expect("adjacent");
         assert_eq!(mpi.dist_graph_neighbors(adjacent).expect("neighbors").weights, None);
         mpi.comm_free(&mut adjacent).expect("free");
+    });
+}
+
+#[test]
+fn neighbours_are_not_the_group_of_the_same_call() {
+    run(3, |mpi, me| {
+        let mut ring = mpi.cart_create(WORLD, &[3], &[true], false).expect("create");
+        let (mut mine, mut all) = ([me], [-1; 3]);
+        // A call is kept for the next one like it, whose processes are others here.
+        for _ in 0..2 {
+            mpi.allgather(ints(&mut mine), ints_of(&mut all, 1), ring).expect("allgather");
+            assert_eq!(all, [0, 1, 2]);
+            mpi.neighbor_allgather(ints(&mut mine), ints_of(&mut all, 1), ring).expect("neighbours");
+            assert_eq!(all[..2], [(me + 2) % 3, (me + 1) % 3]);
+        }
+        mpi.comm_free(&mut ring).expect("free");
     });
 }

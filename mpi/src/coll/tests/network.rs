@@ -151,7 +151,7 @@ impl Network {
                 let mem = unsafe { Memory::new(s, r, types.to_vec(), &p.schedule.rooms) }.unwrap();
                 let mut active = Active::new(p.schedule.clone(), mem, reducer.clone());
                 if let Some(node) = memories.get(me) {
-                    active.set_node(Arc::clone(node), node.begin(Lane::BLOCKING, true));
+                    active.use_node(node, node.begin(Lane::BLOCKING, true));
                 }
                 runs.push(active);
                 wants.push((send.memory.clone(), recv.with(&p.want)));

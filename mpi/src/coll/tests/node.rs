@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::network::Network;
 use super::{COUNTS, Process, RECV, SEND, elem, gappy, int, named, packed, pair_of_ints, roots};
 use crate::coll::reduce::OpFacts;
+use crate::coll::node_memory::LONG;
 use crate::coll::{Active, Base, Builder, Call, Data, Lane, Memory, Reducer, node, signature};
 use crate::datatype::basic::basic;
 use crate::datatype::{Buf, TypeDesc};
@@ -71,7 +72,7 @@ fn barrier() {
 fn allgather_alltoall_gather_and_scatter() {
     for n in PROCESSES {
         for (from, into) in [(int(), int()), (gappy(), pair_of_ints()), (pair_of_ints(), gappy())] {
-            for count in [1, 3, 50].into_iter().filter(|c| n * c * from.size() <= 32 * 1024) {
+            for count in [1, 3, 50].into_iter().filter(|c| n * c * from.size() <= LONG) {
                 let size = from.size();
                 let block = |r: usize, to: usize| packed(100 * r + to, count, size);
                 let blocks = |f: &dyn Fn(usize) -> Vec<u8>| (0..n).flat_map(f).collect::<Vec<u8>>();
@@ -181,7 +182,7 @@ fn reductions() {
                     };
                     run("reduce", all(&reduce, &|me| if me == root { total.clone() } else { operand(me) }));
                 }
-                if count * 4 <= 32 * 1024 {
+                if count * 4 <= LONG {
                     let before = |me: usize| bytes(&summed(0..me, count));
                     run(
                         "scan",
@@ -231,7 +232,7 @@ fn differ(calls: [(Call, Schedules<'_>); 2]) -> Vec<Option<Box<MpiError>>> {
         // is.
         let memory = unsafe { Memory::new(at, at, types, &schedule.rooms) }.unwrap();
         let mut active = Active::new(schedule, memory, Reducer::None);
-        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::BLOCKING, true));
+        active.use_node(&memories[me], memories[me].begin(Lane::BLOCKING, true));
         runs.push(active);
     }
     net.drive(runs)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::network::Network;
 use super::{Process, RECV, SEND, elem, gappy, int, named, packed, pair_of_ints, roots};
+use crate::coll::node_memory::LONG;
 use crate::coll::{Active, Base, Builder, Data, Entry, Lane, Memory, Reducer, TypeId, node_blocks};
 use crate::datatype::TypeDesc;
 use crate::error::Class;
@@ -125,7 +126,7 @@ fn an_entry_has_room_for_what_it_holds() {
             assert!(!short && range.start >= end && range.len() >= most + node_blocks::HEAD);
             end = range.end;
         }
-        assert!(end <= 32 * 1024);
+        assert!(end <= LONG);
     }
     assert_eq!(Entry { index: 0, of: 1 }.place(40), (true, 0..48));
     assert!(!Entry { index: 0, of: 1 }.place(41).0);
@@ -153,7 +154,7 @@ fn gathered(given: usize, wanted: usize) -> Vec<Option<Class>> {
         // SAFETY: the buffers are as long as the blocks, and live until the runs are over.
         let memory = unsafe { Memory::new(at, at, types, &schedule.rooms) }.unwrap();
         let mut active = Active::new(schedule, memory, Reducer::None);
-        active.set_node(Arc::clone(&memories[me]), memories[me].begin(Lane::BLOCKING, true));
+        active.use_node(&memories[me], memories[me].begin(Lane::BLOCKING, true));
         active
     });
     let runs = runs.collect();
