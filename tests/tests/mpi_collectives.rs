@@ -63,7 +63,7 @@ fn in_shared_memory() {
         PLAIN,
         Kind { ranks: 5, threads: 2, abi: Abi::Standard, ..PLAIN },
         // Room for one communicator at a time: the operations of others go by messages.
-        Kind { ranks: 3, variables: &[("NETMOD_COLL_MEMORY", "8M")], ..PLAIN },
+        Kind { ranks: 3, variables: &[("NETMOD_COLL_MEMORY", "16M")], ..PLAIN },
     ];
     run_seeds("in_shared_memory", &kinds, 8);
 }

@@ -70,7 +70,7 @@ fn defaults() {
         ("NETMOD_STATUS", ""),
         ("NETMOD_STATUS_SIGNAL", "none"),
         ("NETMOD_MPI_LEAKS", "no"),
-        ("NETMOD_COLL_MEMORY", "16G"),
+        ("NETMOD_COLL_MEMORY", "32G"),
         ("NETMOD_COLL_BARRIER", "auto"),
         ("NETMOD_COLL_BCAST", "auto"),
         ("NETMOD_COLL_GATHER", "auto"),

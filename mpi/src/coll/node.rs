@@ -250,17 +250,36 @@ impl Operands {
 /// Combines the vectors of all, for all, into `result`.
 pub fn allreduce(b: &mut Builder, op: OpFacts, mine: Data, result: Data) {
     let bytes = mine.bytes();
-    if bytes <= WHOLE_MAX || !(op.divisible && mine.elem.plain) {
-        let operands = Operands::new(b, mine.count, mine.elem);
-        publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
-        operands.fold(b, 0..b.n, 0, mine, result);
-        b.release(1);
-        return b.takes_slots(1, bytes as u64);
+    let divided = op.divisible && mine.elem.plain;
+    if b.n == 2 || bytes <= WHOLE_MAX || !divided {
+        let most = if divided { LONG / mine.elem.size.max(1) } else { mine.count };
+        return allreduce_whole(b, mine, result, most);
     }
     let slots = in_slices(b, mine, |b, from, at| {
         b.copy(from, result.part(at.start, at.len()));
     });
     b.takes_slots(slots, bytes as u64)
+}
+
+/// Combines vectors in pieces of at most `most` elements, each process for itself. Of two processes
+/// as many bytes pass between them as if each combined one half.
+fn allreduce_whole(b: &mut Builder, mine: Data, result: Data, most: usize) {
+    let operands = Operands::new(b, mine.count, mine.elem);
+    let all: Vec<_> = pieces(mine.count, most.max(1)).map(|(_, range)| range).collect();
+    let give = |b: &mut Builder, i: usize| {
+        if let Some(range) = all.get(i) {
+            let part = mine.range(range.clone());
+            publish(b, i, Some((part, slot(b.me, i, part.bytes()))));
+        }
+    };
+    give(b, 0);
+    for (i, range) in all.iter().enumerate() {
+        // The others find the next piece when they come to it.
+        give(b, i + 1);
+        operands.fold(b, 0..b.n, i, mine.range(range.clone()), result.range(range.clone()));
+        b.release(i as u32 + 1);
+    }
+    b.takes_slots(all.len() as u32, mine.bytes() as u64)
 }
 
 /// Combines the vectors of all at the root, into `result` there.

@@ -30,7 +30,7 @@ pub const SLOTS: u64 = 8;
 /// Bytes of data beside the flag.
 pub const SHORT: usize = 48;
 /// Bytes of data elsewhere, for each slot.
-pub const LONG: usize = 32 * 1024;
+pub const LONG: usize = 64 * 1024;
 /// Most processes that share memory: each reads the flags of all.
 pub const MAX_PROCESSES: usize = 256;
 
