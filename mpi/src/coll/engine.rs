@@ -171,8 +171,14 @@ impl<R: Copy> Active<R> {
                     let bytes = into.bytes();
                     self.started(begun, Some(bytes));
                 }
-                Step::Copy { .. } | Step::Reduce { .. } | Step::ReduceApart { .. }
+                Step::Copy { .. }
+                | Step::Pack { .. }
+                | Step::Unpack { .. }
+                | Step::Reduce { .. }
+                | Step::ReduceApart { .. }
                     if self.failed.is_some() => {}
+                Step::Pack { from, at, into } => self.memory.pack(from, *at, into),
+                Step::Unpack { from, into, at } => self.memory.unpack(from, into, *at),
                 Step::Copy { from, into } if from.bytes() != into.bytes() => {
                     self.failed.get_or_insert(other_block(from.bytes(), into.bytes()));
                 }

@@ -228,6 +228,22 @@ impl Memory {
         }
     }
 
+    /// Packs elements, from a byte on, into a run of bytes.
+    pub(super) fn pack(&mut self, from: &Data, at: usize, into: &Data) {
+        let (mut elements, room) = (self.segment(from), self.address(into));
+        elements.seek(at);
+        // SAFETY: so many writable bytes, by `Memory::new`.
+        elements.pack(unsafe { slice::from_raw_parts_mut(room, into.bytes()) });
+    }
+
+    /// Unpacks a run of bytes into elements, from a byte on.
+    pub(super) fn unpack(&mut self, from: &Data, into: &Data, at: usize) {
+        let (mut elements, packed) = (self.segment(into), self.address(from));
+        elements.seek(at);
+        // SAFETY: so many readable bytes, by `Memory::new`.
+        elements.unpack(RxBytes::from_slice(unsafe { slice::from_raw_parts(packed, from.bytes()) }));
+    }
+
     /// Puts a block into an entry of this process's slot.
     pub(super) fn give(&mut self, slot: u32, entry: Entry, from: &Data) {
         let bytes = from.bytes();

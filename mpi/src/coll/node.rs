@@ -19,18 +19,24 @@ const FLAT_MAX: usize = 16;
 /// Processes that one of the tree waits for.
 const CHILDREN: usize = 8;
 
-/// Longest vector that is reduced, in bytes.
-const REDUCE_MAX: usize = 64 << 20;
+/// Longest data that passes in more than one slot, in bytes.
+const PIECES_MAX: usize = 64 << 20;
 
 /// Returns true if operations use slots for data that each process puts into one.
 pub fn fits(bytes: usize) -> bool {
     (1..=LONG).contains(&bytes)
 }
 
+/// Returns true if data that one process gives to others uses slots. Between two processes longer
+/// messages are faster, which both of them copy.
+pub fn passes(n: usize, bytes: usize) -> bool {
+    fits(bytes) || n > 2 && (1..=PIECES_MAX).contains(&bytes)
+}
+
 /// Returns true if a vector is reduced in slots, as a whole or in parts.
 pub fn reduces(op: OpFacts, mine: &Data) -> bool {
     let parts = op.divisible && mine.elem.plain && mine.elem.size <= LONG;
-    fits(mine.bytes()) || parts && (1..=REDUCE_MAX).contains(&mine.bytes())
+    fits(mine.bytes()) || parts && (1..=PIECES_MAX).contains(&mine.bytes())
 }
 
 /// Returns the data of `bytes` bytes in a slot, as bytes.
@@ -79,18 +85,38 @@ pub fn barrier(b: &mut Builder) {
     b.takes_slots(1, 0)
 }
 
+/// A slot with the piece of data that begins at a byte.
+fn piece(rank: usize, number: usize, range: &Range<usize>) -> Data {
+    slot(rank, number, range.len())
+}
+
+/// Writes a piece of data, by its bytes, to a slot of this process, and posts it.
+fn publish_piece(b: &mut Builder, data: Data, (number, range): (usize, Range<usize>)) {
+    b.await_room(number as u32);
+    b.copy_in(data, range.start, piece(b.me, number, &range));
+    b.post(number as u32);
+}
+
+/// Waits for a piece of data in a slot of another process, and copies it.
+fn take_piece(b: &mut Builder, rank: usize, data: Data, (number, range): (usize, Range<usize>)) {
+    b.await_post(rank, number as u32);
+    b.copy_out(piece(rank, number, &range), data, range.start);
+}
+
 /// Gives `data` of the root to all.
 pub fn bcast(b: &mut Builder, root: usize, data: Data) {
     let bytes = data.bytes();
-    let there = slot(root, 0, bytes);
-    if b.me == root {
-        publish(b, 0, Some((data, there)));
-    } else {
-        b.await_post(root, 0);
-        b.copy(there, data);
+    let mut slots = 0;
+    for (number, range) in pieces(bytes, LONG) {
+        slots = number as u32 + 1;
+        if b.me == root {
+            publish_piece(b, data, (number, range));
+        } else {
+            take_piece(b, root, data, (number, range));
+        }
+        b.release(slots);
     }
-    b.release(1);
-    b.takes_slots(1, bytes as u64)
+    b.takes_slots(slots, bytes as u64)
 }
 
 /// Gives each process the blocks of all.
@@ -98,34 +124,50 @@ pub fn allgather(b: &mut Builder, mine: Option<Data>, all: Data) {
     let bytes = all.bytes();
     let block = |r: usize| all.part(r * all.count, all.count);
     let own = mine.unwrap_or_else(|| block(b.me));
-    publish(b, 0, Some((own, slot(b.me, 0, bytes))));
-    b.copy(own, block(b.me));
-    for rank in others(b) {
-        b.await_post(rank, 0);
-        b.copy(slot(rank, 0, bytes), block(rank));
+    let list: Vec<_> = pieces(bytes, LONG).collect();
+    // Blocks that differ in length are an error, of which others are told by what is posted.
+    let differ = own.bytes() != bytes;
+    if differ {
+        b.copy(own, block(b.me));
     }
-    b.release(1);
-    b.takes_slots(1, bytes as u64)
+    publish_piece(b, own, list[0].clone());
+    if !differ {
+        b.copy(own, block(b.me));
+    }
+    for (number, range) in &list {
+        if let Some(next) = list.get(number + 1) {
+            publish_piece(b, own, next.clone());
+        }
+        for rank in others(b) {
+            take_piece(b, rank, block(rank), (*number, range.clone()));
+        }
+        b.release(*number as u32 + 1);
+    }
+    b.takes_slots(list.len() as u32, bytes as u64)
 }
 
 /// Collects the blocks of all at the root.
 pub fn gather(b: &mut Builder, root: usize, mine: Option<Data>, all: Option<Data>) {
     let bytes = mine.or(all).map_or(0, |d| d.bytes());
-    match all {
-        Some(all) => {
-            let block = |r: usize| all.part(r * all.count, all.count);
-            if let Some(mine) = mine {
-                b.copy(mine, block(root));
-            }
-            for rank in others(b) {
-                b.await_post(rank, 0);
-                b.copy(slot(rank, 0, bytes), block(rank));
-            }
-        }
-        None => publish(b, 0, mine.map(|mine| (mine, slot(b.me, 0, bytes)))),
+    let block = |all: Data, r: usize| all.part(r * all.count, all.count);
+    if let (Some(mine), Some(all)) = (mine, all) {
+        b.copy(mine, block(all, root));
     }
-    b.release(1);
-    b.takes_slots(1, bytes as u64)
+    let mut slots = 0;
+    for (number, range) in pieces(bytes, LONG) {
+        slots = number as u32 + 1;
+        match (all, mine) {
+            (Some(all), _) => {
+                for rank in others(b) {
+                    take_piece(b, rank, block(all, rank), (number, range.clone()));
+                }
+            }
+            (None, Some(mine)) => publish_piece(b, mine, (number, range)),
+            (None, None) => {}
+        }
+        b.release(slots);
+    }
+    b.takes_slots(slots, bytes as u64)
 }
 
 /// Deals the root's blocks out.

@@ -148,6 +148,25 @@ pub enum Step {
         /// To here.
         into: Data,
     },
+    /// Copies bytes of elements that are no run of bytes, as they are when they are packed, to a
+    /// slot.
+    Pack {
+        /// The elements.
+        from: Data,
+        /// The number of the first byte.
+        at: usize,
+        /// The slot, as bytes.
+        into: Data,
+    },
+    /// Copies the bytes of a slot into such elements.
+    Unpack {
+        /// The slot, as bytes.
+        from: Data,
+        /// The elements.
+        into: Data,
+        /// The number of the first byte.
+        at: usize,
+    },
     /// Waits for all sends and receives so far.
     Fence,
     /// Waits until a slot of this process may be written.
@@ -344,6 +363,23 @@ impl Builder {
     pub fn copy(&mut self, from: Data, into: Data) {
         if from.bytes().max(into.bytes()) > 0 && from != into {
             self.schedule.steps.push(Step::Copy { from, into });
+        }
+    }
+
+    /// Copies bytes of data from number `at` on to a slot, as many as that has. If the data is
+    /// shorter, a step before has failed.
+    pub fn copy_in(&mut self, from: Data, at: usize, slot: Data) {
+        match from.as_bytes() {
+            Some(bytes) => self.copy(bytes.part(at, slot.count), slot),
+            None => self.schedule.steps.push(Step::Pack { from, at, into: slot }),
+        }
+    }
+
+    /// Copies the bytes of a slot into data, from byte number `at` on.
+    pub fn copy_out(&mut self, slot: Data, into: Data, at: usize) {
+        match into.as_bytes() {
+            Some(bytes) => self.copy(slot, bytes.part(at, slot.count)),
+            None => self.schedule.steps.push(Step::Unpack { from: slot, into, at }),
         }
     }
 

@@ -97,7 +97,7 @@ impl Shape {
             }
             Shape::Bcast { root, data } => {
                 let bytes = data.bytes();
-                if slots(Operation::Bcast) && node::fits(bytes) {
+                if slots(Operation::Bcast) && node::passes(n, bytes) {
                     return node::bcast(b, *root, *data);
                 }
                 let case = Case::moves(n, bytes);
@@ -108,7 +108,7 @@ impl Shape {
             }
             Shape::Gather { root, mine, all } => {
                 let bytes = mine.or(*all).map_or(0, |d| d.bytes());
-                if slots(Operation::Gather) && node::fits(bytes) {
+                if slots(Operation::Gather) && node::passes(n, bytes) {
                     return node::gather(b, *root, *mine, *all);
                 }
                 let case = Case::moves(n, bytes);
@@ -135,7 +135,7 @@ impl Shape {
             }
             Shape::Scatterv { root, mine, blocks } => gather::scatterv(b, *root, blocks, *mine),
             Shape::Allgather { mine, all } => {
-                if slots(Operation::Allgather) && node::fits(all.bytes()) {
+                if slots(Operation::Allgather) && node::passes(n, all.bytes()) {
                     return node::allgather(b, *mine, *all);
                 }
                 let case = Case::moves(n, all.bytes());

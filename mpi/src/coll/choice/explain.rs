@@ -110,10 +110,10 @@ fn in_slots(operation: Operation, case: &Case) -> bool {
     n <= 256
         && match operation {
             Operation::Barrier => true,
-            Operation::Bcast | Operation::Gather => node::fits(bytes),
+            Operation::Bcast | Operation::Gather | Operation::Allgather => node::passes(n, bytes),
             Operation::Scatter => node::fits(bytes.saturating_mul(n)),
             Operation::Alltoall => node::fits(bytes.saturating_mul(n)),
-            Operation::Allgather | Operation::ReduceScatter | Operation::Scan => node::fits(bytes),
+            Operation::ReduceScatter | Operation::Scan => node::fits(bytes),
             Operation::Reduce => node::reduces(case.op, &vector),
             Operation::Allreduce => node::reduces(case.op, &vector),
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::network::Network;
 use super::{COUNTS, Process, RECV, SEND, elem, gappy, int, named, packed, pair_of_ints, roots};
-use crate::coll::reduce::OpFacts;
 use crate::coll::node_memory::LONG;
+use crate::coll::reduce::OpFacts;
 use crate::coll::{Active, Base, Builder, Call, Data, Lane, Memory, Reducer, node, signature};
 use crate::datatype::basic::basic;
 use crate::datatype::{Buf, TypeDesc};
@@ -211,6 +211,76 @@ fn reductions() {
                 }
             }
         }
+    }
+}
+
+/// Builds a schedule, and returns the receive buffer before and after it.
+type Made<'a> = &'a dyn Fn(&mut Builder) -> (Vec<u8>, Vec<u8>);
+
+/// Data that needs more pieces than there are slots.
+#[test]
+fn long_data_in_pieces() {
+    let types = [(int(), int()), (gappy(), pair_of_ints()), (pair_of_ints(), gappy())];
+    for (n, (from, into)) in [2, 3, 5].into_iter().flat_map(|n| types.iter().map(move |t| (n, t))) {
+        let count = (10 * LONG + 100) / from.size();
+        let (own, block) = (of(SEND, from, Base::Send, count), of(RECV, into, Base::Recv, count));
+        let data: Vec<Vec<u8>> = (0..n).map(|r| packed(r, count, from.size())).collect();
+        let old = vec![1; data[0].len()];
+        for (root, is_in_place) in [(0, false), (n - 1, true)] {
+            let go = |what: &str, make: Made<'_>| {
+                let process = |me: usize| {
+                    let mut b = Builder::new(me, n);
+                    let (recv, want) = make(&mut b);
+                    Process { schedule: b.finish(), send: data[me].clone(), recv, want }
+                };
+                run(
+                    &format!("long {what} of {n}"),
+                    from,
+                    into,
+                    &Reducer::None,
+                    (0..n).map(process).collect(),
+                );
+            };
+            go("bcast", &|b| {
+                let is_root = b.me == root;
+                node::bcast(b, root, if is_root { own } else { block });
+                (old.clone(), if is_root { old.clone() } else { data[root].clone() })
+            });
+            let is_given = |rank: usize| is_in_place && rank == root;
+            go("gather", &|b| {
+                let is_root = b.me == root;
+                let mine = Some(own).filter(|_| !is_given(b.me));
+                node::gather(b, root, mine, Some(block).filter(|_| is_root));
+                let recv = if is_given(b.me) { data.concat() } else { vec![1; data.concat().len()] };
+                (recv.clone(), if is_root { data.concat() } else { recv })
+            });
+            go("allgather", &|b| {
+                let mine = Some(own).filter(|_| !is_given(b.me));
+                node::allgather(b, mine, block);
+                let recv = if is_given(b.me) { data.concat() } else { vec![1; data.concat().len()] };
+                (recv, data.concat())
+            });
+        }
+    }
+}
+
+/// Vectors of two processes that need more pieces than there are slots.
+#[test]
+fn long_vectors_of_two() {
+    let count = (10 * LONG + 100) / 4;
+    let vector = |r: usize| ints(r, count);
+    let total: Vec<i32> = vector(0).iter().zip(vector(1)).map(|(a, b)| a + b).collect();
+    for is_in_place in [false, true] {
+        let result = of(RECV, &int(), Base::Recv, count);
+        let mine = Data { base: if is_in_place { Base::Recv } else { Base::Send }, ..result };
+        let process = |me: usize| {
+            let mut b = Builder::new(me, 2);
+            node::allreduce(&mut b, FACTS, mine, result);
+            let (send, want) = (bytes(&vector(me)), bytes(&total));
+            Process { schedule: b.finish(), send: send.clone(), recv: send, want }
+        };
+        let what = format!("long allreduce, in place: {is_in_place}");
+        run(&what, &int(), &int(), &sum(), (0..2).map(process).collect());
     }
 }
 
