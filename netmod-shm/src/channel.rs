@@ -175,6 +175,9 @@ pub(crate) enum Incoming {
     Open,
     /// The rest of it is dropped.
     Discarded,
+    /// The same, and the peer is told so when its first bytes come: until then it may have ended
+    /// the stream by itself.
+    Refused,
 }
 
 /// The answer to a stream that the peer begins without a VC.

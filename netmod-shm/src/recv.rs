@@ -201,12 +201,16 @@ impl ShmNetmod {
         // The engine may still have to handle bytes of the stream before.
         let busy = vc.is_some_and(|vc| events.concern(vc));
         match cell.kind {
-            Kind::Inline | Kind::Headed | Kind::Bulk => {}
+            Kind::Inline | Kind::Headed | Kind::Bulk => {
+                if self.channels[slot].streams.incoming == Incoming::Refused {
+                    self.refuse(slot, Refusal::NotWanted);
+                }
+            }
             Kind::Open => {
                 let Some(vc) = vc else { return self.unauthenticated(slot, cell, events) };
                 let Some(l) = self.vcs.get(vc) else { return false };
                 if l.down.is_some() {
-                    self.refuse(slot, Refusal::NotWanted);
+                    self.channels[slot].streams.incoming = Incoming::Refused;
                 } else if l.terminating || busy {
                     // A new stream is taken up when all of the one before it is over.
                     return false;
@@ -293,19 +297,22 @@ impl ShmNetmod {
         true
     }
 
-    /// Refuses the stream that begins; a stream that is given up tells its sender.
+    /// Refuses the peer's stream, and tells it so.
     fn refuse(&mut self, slot: usize, why: Refusal) {
         self.channels[slot].streams.incoming = Incoming::Discarded;
-        if self.channels[slot].streams.writing {
-            return;
-        }
-        if self.make_ring(slot).is_err() {
-            return;
-        }
         let end = match why {
             Refusal::NotWanted => Kind::Reset,
             Refusal::OtherNetmod => Kind::Elsewhere,
         };
+        self.tell_end(slot, end);
+    }
+
+    /// Tells a peer by a stream without bytes that it is not served, unless a stream of ours is
+    /// open, whose end tells it.
+    pub(crate) fn tell_end(&mut self, slot: usize, end: Kind) {
+        if self.channels[slot].streams.writing || self.make_ring(slot).is_err() {
+            return;
+        }
         let channel = &mut self.channels[slot];
         // A peer that has broken its ring learns nothing.
         let _ = channel.event(Kind::Open).and_then(|()| channel.event(end));

@@ -4,7 +4,7 @@ use crate::config::ShmConfig;
 use netmod_core::stores::Processor;
 use netmod_core::{
     Arm, Card, CardWriter, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder, Pollers, RxBuf,
-    SendBuf, Time, Vc, VcErrorKind, VcId, VcLife,
+    SendBuf, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use crate::ShmNetmod;
@@ -102,6 +102,61 @@ fn nonsense_in_a_ring_takes_the_vc_down_once_and_for_good() {
     send(&mut p, &[8; 100]);
     let (found, bytes) = polls(&mut p);
     assert!(found.is_empty() && bytes.is_empty(), "{found:?} {bytes:?}");
+}
+
+/// Returns what both ranks find in some polls.
+fn both_poll(p: &mut Pair) -> [Vec<Event>; 2] {
+    let (mut found, mut events) = ([Vec::new(), Vec::new()], Events::default());
+    for i in [0, 1].repeat(20) {
+        p.nets[i].poll(&mut p.cores[i], PollOrder::InFirst, Time::ZERO, &mut events).expect("a poll");
+        while let Some(ev) = events.pop() {
+            match ev {
+                Event::Rx { buf, .. } => p.nets[i].release(buf),
+                other => found[i].push(other),
+            }
+        }
+    }
+    found
+}
+
+fn abort(p: &mut Pair, rank: usize) {
+    let why = VcError::new(VcErrorKind::Aborted, None, "a test gives it up");
+    p.nets[rank].vc_abort(&mut p.cores[rank], p.vcs[rank], why);
+}
+
+/// Rank 0 gives up a VC by which it has sent nothing.
+#[test]
+fn the_peer_learns_that_a_vc_was_given_up() {
+    for has_sent in [false, true] {
+        let mut p = Pair::new(if has_sent { "given-up" } else { "unused" });
+        if has_sent {
+            send(&mut p, &[7; 10]);
+            let (found, _) = polls(&mut p);
+            assert!(matches!(found[..], [Event::Up { .. }]), "{found:?}");
+        }
+        abort(&mut p, 0);
+        let [own, theirs] = both_poll(&mut p);
+        assert!(matches!(own[..], [Event::Down { .. }]), "{own:?}");
+        let Some(Event::Down { error, .. }) = theirs.last() else { panic!("{theirs:?}") };
+        assert_eq!(error.kind(), VcErrorKind::Lost);
+        assert!(error.to_string().contains("the peer has given up the connection"), "{error}");
+        assert!(both_poll(&mut p).iter().all(Vec::is_empty));
+    }
+}
+
+/// Neither goes on to tell the other what both know.
+#[test]
+fn two_that_give_up_each_other_are_silent_afterwards() {
+    let mut p = Pair::new("both-give-up");
+    abort(&mut p, 0);
+    abort(&mut p, 1);
+    let found = both_poll(&mut p);
+    assert!(found.iter().all(|f| matches!(f[..], [Event::Down { .. }])), "{found:?}");
+    for (i, peer) in [(0, 1), (1, 0)] {
+        let slot = p.nets[peer].segment.as_ref().expect("a segment").me();
+        // The beginning and the end of one stream.
+        assert_eq!(p.nets[i].channels[slot].tx.as_ref().expect("a ring").next_cell(), 2);
+    }
 }
 
 /// The first long message since a poll is written so that its reader can begin early; one behind it

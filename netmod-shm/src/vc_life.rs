@@ -5,6 +5,7 @@ use netmod_core::{Card, Core, PeerName, Refusal, Time, VcError, VcErrorKind, VcI
 use crate::card::{Location, LocationError};
 use crate::channel::Offer;
 use crate::netmod::{NoSegment, ShmNetmod};
+use crate::ring::Kind;
 use crate::segment::Segment;
 use crate::stage::Stage;
 use crate::vc::ShmVc;
@@ -170,7 +171,14 @@ impl VcLife for ShmNetmod {
     }
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(l) = self.vcs.get(vc).filter(|l| l.down.is_none()) else { return };
+        // A peer that waits for the first message learns of it, too.
+        let untold =
+            l.slot.filter(|s| !self.channels[*s].streams.writing && !self.channels[*s].peer.is_gone());
         self.fail(core, vc, error);
+        if let Some(slot) = untold {
+            self.tell_end(slot, Kind::Reset);
+        }
     }
 
     fn watch_peer(&mut self, core: &mut Core, vc: VcId, _now: Time) -> bool {

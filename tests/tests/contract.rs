@@ -462,6 +462,19 @@ fn abort<F: NetmodFactory>(f: &F) {
     pair.until("it has terminated", |p| p.layers[0].terminated == 1);
 }
 
+/// A side that has only received gives a VC up; the other one learns of it.
+fn abort_by_receiver<F: NetmodFactory>(f: &F) {
+    let mut pair = Pair::new(f, true);
+    let req = pair.post(100, 0, Last::Complete);
+    pair.send(1, 100);
+    pair.until("the message is there", |p| p.layers[1].done.len() == 1);
+    check(1, &pair.received(req));
+    let (e, vc) = (&mut pair.engines[1], pair.vcs[1]);
+    let why = netmod_core::VcError::new(netmod_core::VcErrorKind::Aborted, None, "a test gives it up");
+    e.netmod.vc_abort(&mut e.core, vc, why);
+    pair.until("both know", |p| p.layers.iter().all(|l| l.down.len() == 1));
+}
+
 /// A VC that went down takes messages again once it is revived, and carries nothing of what was
 /// before.
 fn revive<F: NetmodFactory>(f: &F) {
@@ -555,7 +568,8 @@ macro_rules! contract {
             use super::*;
             tests! {
                 $factory;
-                receives receive_excess sends_are_told bursts terminate_and_reuse abort revive cancel_send counts
+                receives receive_excess sends_are_told bursts terminate_and_reuse abort
+                abort_by_receiver revive cancel_send counts
             }
         })*
     };

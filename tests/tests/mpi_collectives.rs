@@ -97,3 +97,27 @@ fn with_faults() {
     ];
     run_seeds("with_faults", &kinds, 3);
 }
+
+/// A connection within a node that is given up ends the job: both sides learn of it, and nobody
+/// waits for what will not come.
+#[test]
+fn connections_that_are_given_up() {
+    let seeds = number("NETMOD_TEST_COLLECTIVES", 12);
+    let first = number("NETMOD_TEST_COLLECTIVES_SEED", 1);
+    let program = prefix().compiled("collectives.c");
+    let mut given_up = 0;
+    for seed in first..first + seeds {
+        let mut job =
+            prefix().job("connections_that_are_given_up", Starter::Nmrun, 4, &program).expect("our launcher");
+        job.args([seed, 1, 1].map(|number| number.to_string()));
+        job.env("NETMOD_FAULTS", format!("seed={seed},drop=0.02")).env("NETMOD_COLL_MEMORY", "0");
+        let done = run(&mut job);
+        if done.ok_ranks("collectives") < 4 {
+            let told =
+                ["by fault injection", "has given up the connection", "the operation has failed there"];
+            assert!(told.iter().any(|text| done.output.contains(text)), "{seed}: {done}");
+            given_up += 1;
+        }
+    }
+    assert!(given_up > 0, "no connection was given up");
+}

@@ -50,7 +50,7 @@ pub trait VcLife {
     fn vc_terminate(&mut self, core: &mut Core, vc: VcId, now: Time);
 
     /// Aborts the VC because of `error`: closes the connection and fails its requests;
-    /// [`crate::Event::Down`] follows.
+    /// [`crate::Event::Down`] follows, also at the peer, if there was a connection.
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError);
 
     /// Watches the process of a VC that may have no connection, because the caller waits for it.

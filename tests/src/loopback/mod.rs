@@ -255,6 +255,12 @@ impl VcLife for LoopbackNetmod {
     }
 
     fn vc_abort(&mut self, core: &mut Core, vc: VcId, error: VcError) {
+        let Some(l) = self.links.get(vc).filter(|l| l.down.is_none()) else { return };
+        // A peer that has received nothing learns of it, too.
+        if !l.writing {
+            let end = fabric::Stream { bytes: VecDeque::new(), end: End::Reset };
+            self.fabric.lane(self.me.rank, l.peer.rank).streams.push_back(end);
+        }
         self.fail(core, vc, error);
     }
 
