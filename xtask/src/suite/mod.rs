@@ -34,6 +34,9 @@ use subset::Subset;
 
 pub(crate) use kills::PYTHON_TESTS;
 
+/// The list of MPICH's tests of collective operations, in names of tests.
+const COLLECTIVES: &str = "coll/";
+
 /// Options of `suite`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
@@ -100,7 +103,8 @@ pub(crate) fn fetch(options: Options) -> Result<PathBuf, String> {
     mpich::fetch().and_then(|_| extension::tests()).map_err(without)
 }
 
-/// Runs the subsets of the suites on what is built in a folder.
+/// Runs the subsets of the suites on what is built in a folder, and their collective operations
+/// once more for each algorithm.
 ///
 /// # Errors
 /// If a test fails.
@@ -108,6 +112,13 @@ pub(crate) fn subsets(from: &Path) -> Result<(), String> {
     let asked = Asked { subset: true, from: Some(from.to_owned()), ..Asked::default() };
     let mut outcomes = mpich::run(&asked)?;
     outcomes.extend(mpi4py::run(&asked, Extension::Mpich)?);
+    for variables in forced::runs()? {
+        let told = forced::told(&variables);
+        let filter = Some(format!("^{COLLECTIVES}"));
+        let asked = Asked { filter, environment: variables, ..asked.clone() };
+        let named = |o: Outcome| Outcome { name: format!("{} ({told})", o.name), ..o };
+        outcomes.extend(mpich::run(&asked)?.into_iter().map(named));
+    }
     verdict(&outcomes)?;
     eprintln!("xtask: {}", subset::told(&outcomes));
     Ok(())
