@@ -78,7 +78,7 @@ pub use error::{Error, Result};
 pub use netmod_core::Break;
 pub use pkt::Mode;
 pub use port::{PortName, PortNameError};
-pub use progress::{Barriers, HelperStats};
+pub use progress::{Barriers, HelperStats, OwnThread};
 pub use report::StatusReport;
 pub use status::Status;
 pub use tagmatch::{ANY_SOURCE, ANY_TAG};

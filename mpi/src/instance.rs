@@ -8,6 +8,7 @@ use ch3_shim::{Builder, Device, Waker};
 use netmod_core::tell::on_stderr;
 
 use crate::anytime::Anytime;
+use crate::background::Background;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
 use crate::error::{Class, Codes, MpiError, Result};
 use crate::handle::Comm;
@@ -27,10 +28,11 @@ const ABORT_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Mpi {
     state: Lock<Option<State>>,
-    /// Tells a thread that waits with the lock that another wants it. Below the level MULTIPLE
-    /// there is no other.
+    /// Tells a thread that waits with the lock that another wants it. `None` if there is no other:
+    /// below the level MULTIPLE and without a thread for progress.
     waker: Option<Waker>,
     turns: Turns,
+    progress: Background,
     anytime: Arc<Anytime>,
     level: i32,
     main: ThreadId,
@@ -47,7 +49,7 @@ pub(crate) struct State {
 }
 
 #[cold]
-fn finalized() -> Box<MpiError> {
+pub(crate) fn finalized() -> Box<MpiError> {
     MpiError::new(Class::OTHER, "MPI was finalized: only functions that ask for its state may be called")
 }
 
@@ -72,13 +74,16 @@ impl Mpi {
             );
             return Err(MpiError::new(Class::ARG, text));
         }
-        let waker = if required == THREAD_MULTIPLE { Some(dev.waker()?) } else { None };
+        let progress = Background::new(dev.config());
+        let has_threads = required == THREAD_MULTIPLE || progress.is_wanted();
+        let waker = if has_threads { Some(dev.waker()?) } else { None };
         let size = dev.size();
         let objects = Objects::new(&mut dev, Arc::clone(&anytime))?;
         Ok(Mpi {
             state: Lock::new(Some(State { dev, objects, requests: Requests::default() })),
             waker,
             turns: Turns::default(),
+            progress,
             anytime,
             level: required,
             main: std::thread::current().id(),
@@ -130,6 +135,30 @@ impl Mpi {
     /// The thread level.
     pub fn thread_level(&self) -> i32 {
         self.level
+    }
+
+    /// Lets the thread that calls first take the lock as others do. It is outside.
+    pub(crate) fn end_bias(&self) {
+        self.state.end_bias();
+    }
+
+    /// Returns the state if no call is inside, for the thread that makes progress meanwhile.
+    pub(crate) fn try_state(&self) -> Option<Guard<'_, Option<State>>> {
+        self.state.try_lock()
+    }
+
+    /// The thread that makes progress while the program computes.
+    pub(crate) fn background(&self) -> &Background {
+        &self.progress
+    }
+
+    /// Ends the thread that makes progress while the program computes, if there is one.
+    fn end_progress(&self) {
+        if let Some(waker) = &self.waker {
+            waker.want();
+            self.progress.end();
+            waker.got();
+        }
     }
 
     /// Returns true if several threads may call at once.
@@ -198,6 +227,7 @@ impl Mpi {
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return Err(finalized()) };
+        self.progress.note_call();
         let result = f(state);
         state.dev.end_call();
         result
@@ -210,6 +240,7 @@ impl Mpi {
     pub(crate) fn with_turn<T>(&self, f: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let mut guard = self.lock();
         let Some(state) = guard.as_mut() else { return Err(finalized()) };
+        self.progress.note_call();
         let result = f(state);
         state.dev.end_call();
         guard.unlock_fair();
@@ -234,6 +265,7 @@ impl Mpi {
     pub fn finalize(&self) -> Result<()> {
         let deleted = self.begin_finalize();
         let sent = self.flush_all_buffers();
+        self.end_progress();
         let Some(state) = self.lock().take() else { return Err(finalized()) };
         if state.dev.config().mpi_leaks == "yes" {
             let rank = state.dev.rank();

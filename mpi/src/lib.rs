@@ -7,7 +7,8 @@
 //!
 //! One lock protects the device and all objects (`instance`); it costs a thread that calls alone no
 //! atomic operation (`lock`). A wait holds it, and lets other threads in when they come; of several
-//! that wait one makes progress for all (`wait`, `turns`).
+//! that wait one makes progress for all (`wait`, `turns`). If it is wanted, a thread of the library
+//! does so while the program computes (`unattended`).
 //! Functions of the program (operations, attribute functions, error handlers, generalized requests)
 //! are never called under the lock, so that they may call MPI.
 //!
@@ -27,7 +28,8 @@
 //!    `exchange` and `context`;
 //! 3. `objects`: all tables, which tasks work on;
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
-//! 5. `instance`: objects and requests behind the lock; `wait`, which makes progress on them;
+//! 5. `instance`: objects and requests behind the lock; `wait` and `unattended`, which make
+//!    progress on them;
 //! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned`, `io`, which has
 //!    files, `win`, which has windows, and `dynamic`, which meets other jobs.
 
@@ -35,6 +37,7 @@ mod accelerator;
 mod allocated;
 pub mod anytime;
 pub mod attr;
+mod background;
 mod buffers;
 mod calls;
 pub mod coll;
@@ -69,6 +72,7 @@ mod target;
 mod task;
 pub mod topo;
 mod turns;
+mod unattended;
 mod wait;
 mod win;
 mod wish;

@@ -76,3 +76,9 @@ pub(crate) struct Call {
     pub task: Box<dyn Task>,
     pub function: Box<dyn FnOnce() + Send>,
 }
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("request", &self.request).finish_non_exhaustive()
+    }
+}

@@ -57,7 +57,7 @@ fn polls_of(vci: &Vci) -> u32 {
 }
 
 /// A count that changes when something that a thread may wait for has happened.
-fn news(vci: &Vci, requests: &Requests) -> u64 {
+pub(crate) fn news(vci: &Vci, requests: &Requests) -> u64 {
     vci.busy_polls().wrapping_add(requests.ended_tasks())
 }
 
@@ -213,7 +213,7 @@ impl Mpi {
     }
 
     /// Calls a function of the program for a task, and lets the task go on.
-    fn make_call(&self, call: Call) -> Result<()> {
+    pub(crate) fn make_call(&self, call: Call) -> Result<()> {
         let Call { request, mut task, function } = call;
         function();
         task.called();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ch3_shim::COLLECTIVES;
 use netmod_tests::factory::{NetmodFactory, Ofi};
-use netmod_tests::jobs::launch::{find_program, run, skip};
+use netmod_tests::jobs::launch::{OVER_TCP, find_program, run, skip};
 use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, exported, installed};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -236,6 +236,21 @@ fn a_setting_that_differs_is_named_at_all_ranks() {
     for ranks in [2, 3, 5] {
         choices("a_setting_that_differs_is_named_at_all_ranks", ranks, "1", "differ", &[]);
     }
+}
+
+#[test]
+fn a_thread_makes_progress_while_a_rank_computes() {
+    let test = "a_thread_makes_progress_while_a_rank_computes";
+    let program = prefix().compiled("computes.c");
+    let file = std::env::temp_dir().join(format!("netmod-computes-{}", std::process::id()));
+    for variables in [&[OVER_TCP][..], &[]] {
+        for (how, progress) in [("calls", "auto"), ("thread", "thread"), ("multiple", "thread")] {
+            let mut job = prefix().job(test, Starter::Nmrun, 3, &program).expect("our launcher");
+            job.arg(how).arg(&file).envs(variables.iter().copied()).env("NETMOD_PROGRESS", progress);
+            run(&mut job).expect_ok("computes", 3);
+        }
+    }
+    std::fs::remove_file(file).expect("the ranks' file");
 }
 
 #[test]

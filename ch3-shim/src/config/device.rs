@@ -36,8 +36,8 @@ settings! {
             "interval at which a wait asks the process manager for failed ranks, and checks that it lives; 0: never";
         spin: Spin = Spin::Auto, "NETMOD_SPIN", Kind::Spin,
             "empty polls before a wait blocks; auto: many, or few and some yields if polling would oversubscribe the cores";
-        progress: &'static str = "auto", "NETMOD_PROGRESS", Kind::Choice(&["auto", "off"]),
-            "progress while the program makes no call; auto: a helper thread sends staged messages within a millisecond; off: they wait for the next call";
+        progress: &'static str = "auto", "NETMOD_PROGRESS", Kind::Choice(&["auto", "off", "thread"]),
+            "progress while the program makes no call; auto: a helper thread sends staged messages within a millisecond; off: they wait for the next call; thread: as auto, and a thread of the MPI library receives and sends whatever is under way";
         pmi: &'static str = "auto", "NETMOD_PMI", Kind::Choice(&["auto", "1", "2", "pmix"]),
             "protocol with the launcher; auto: the one that the environment offers";
         pmix_library: String = "libpmix.so.2".to_owned(), "NETMOD_PMIX_LIBRARY", Kind::Text { max: 4095 },

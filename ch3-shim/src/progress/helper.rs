@@ -4,10 +4,9 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::sys;
+use super::thread::OwnThread;
 
 /// Shortest time between two looks.
 const ROUND: Duration = Duration::from_millis(1);
@@ -67,12 +66,7 @@ impl Counts {
 
 /// The thread. Dropping this ends it, and waits for that.
 #[derive(Debug)]
-pub(crate) struct Helper {
-    quit: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    /// The process that has the thread: a forked child has not.
-    process: u32,
-}
+pub(crate) struct Helper(OwnThread);
 
 impl Helper {
     /// Starts a helper, which is awake.
@@ -80,38 +74,12 @@ impl Helper {
     /// # Errors
     /// If the system has no thread left.
     pub(crate) fn start(errand: impl Errand, counts: Arc<Counts>) -> io::Result<Helper> {
-        let quit = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&quit);
-        let run = move || {
-            sys::wake_on_time();
-            run(errand, &counts, &theirs);
-        };
-        let builder = std::thread::Builder::new().name("netmod-progress".into());
-        // The program's signal handlers run in its own threads.
-        let thread = sys::without_signals(|| builder.spawn(run))?;
-        Ok(Helper { quit, thread: Some(thread), process: std::process::id() })
+        OwnThread::start("netmod-progress", move |quit| run(errand, &counts, quit)).map(Helper)
     }
 
     /// Wakes the thread, whose errand says that it is woken.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        if std::process::id() != self.process {
-            // There is nobody to wait for.
-            std::mem::forget(thread);
-            return;
-        }
-        self.quit.store(true, Ordering::Release);
-        thread.thread().unpark();
-        // A thread that has panicked has said so.
-        let _ = thread.join();
+        self.0.wake();
     }
 }
 

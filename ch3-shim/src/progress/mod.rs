@@ -14,6 +14,7 @@ mod gate;
 mod gate_model;
 mod helper;
 mod sync;
+mod thread;
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -24,6 +25,7 @@ use gate::Gate;
 pub use helper::HelperStats;
 pub(crate) use helper::{Counts, Errand, Helper, Look};
 pub use sync::Barriers;
+pub use thread::OwnThread;
 
 /// The part of an engine that a helper may use.
 pub(crate) trait Staging: Send {

@@ -59,12 +59,12 @@ pub fn end_world() {
 /// Takes the library into use.
 ///
 /// # Errors
-/// If there was one already.
+/// If there was one already, or as [`Mpi::begin_progress`].
 pub fn begin(mpi: Mpi) -> Result<()> {
     let again = |_| MpiError::new(Class::OTHER, "MPI was used to its end before; a process does it once");
     LIBRARY.set(mpi).map_err(again)?;
     PHASE.store(RUNNING, Ordering::Release);
-    Ok(())
+    library().map_or(Ok(()), Mpi::begin_progress)
 }
 
 /// Ends the library if neither `MPI_COMM_WORLD` nor a session uses it.

@@ -108,6 +108,12 @@ impl<T> Lock<T> {
         (is_owner || self.bias.is_left()).then(|| Guard::new(self, Some(held)))
     }
 
+    /// Ends the bias: the mutex serves the owner, too, which calls this while it has no guard.
+    pub(crate) fn end_bias(&self) {
+        let _held = self.mutex.lock();
+        self.bias.end();
+    }
+
     /// Returns true if no other thread than the owner has asked for the value so far.
     #[inline]
     pub(crate) fn is_biased(&self) -> bool {
@@ -249,6 +255,20 @@ mod tests {
         assert!(lock.try_lock().is_none());
         guard.unlock_fair();
         assert!(lock.try_lock_for(NAP).is_some());
+    }
+
+    #[test]
+    fn another_thread_tries_once_the_owner_has_ended_its_bias() {
+        let lock = Arc::new(Lock::new(1));
+        lock.end_bias();
+        let guard = lock.try_lock().expect("a free lock");
+        let try_as_another = || {
+            let theirs = Arc::clone(&lock);
+            thread::spawn(move || theirs.try_lock().is_some()).join().expect("the other thread")
+        };
+        assert!(!try_as_another());
+        drop(guard);
+        assert!(try_as_another());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod settled;
 pub(crate) use persistent::{Operation, Persistent};
 pub(crate) use settled::{Ended, is_nothing, status_of_nothing};
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub(crate) struct Requests {
     pub table: Table<Request, Entry>,
     /// Those whose task is not over.
     tasks: Vec<Request>,
+    /// Functions of the program that tasks wait for.
+    calls: VecDeque<Call>,
     ended_tasks: u64,
     /// Windows, whose requests are served by whoever waits.
     pub windows: usize,
@@ -106,14 +109,20 @@ impl Requests {
         self.tasks.push(request);
     }
 
-    /// Advances all tasks. Returns the first call of a function of the program that one of them
-    /// needs.
+    /// Advances all tasks, for a thread that calls functions of the program. Returns the first call
+    /// that one of them needs.
     #[inline]
     pub(crate) fn advance_tasks(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
-        if self.has_tasks() { self.advance_some(vci, objects) } else { None }
+        if !self.has_tasks() {
+            return None;
+        }
+        self.advance_without_calls(vci, objects);
+        self.calls.pop_front()
     }
 
-    fn advance_some(&mut self, vci: &mut Vci, objects: &mut Objects) -> Option<Call> {
+    /// Advances all tasks. One that needs a function of the program waits for a thread that calls
+    /// it.
+    pub(crate) fn advance_without_calls(&mut self, vci: &mut Vci, objects: &mut Objects) {
         let mut at = 0;
         while let Some(&request) = self.tasks.get(at) {
             let place = self.table.find_mut(request).and_then(Entry::task_place);
@@ -126,7 +135,7 @@ impl Requests {
             let Some(mut task) = place.take() else { continue };
             match task.advance(vci, objects) {
                 Progress::Blocked => self.put_task_back(request, task),
-                Progress::Call(function) => return Some(Call { request, task, function }),
+                Progress::Call(function) => self.calls.push_back(Call { request, task, function }),
                 Progress::Done(result) => {
                     at -= 1;
                     self.tasks.swap_remove(at);
@@ -134,7 +143,6 @@ impl Requests {
                 }
             }
         }
-        None
     }
 
     /// Tasks that have ended, for who looks whether one has since.

@@ -1,0 +1,103 @@
+//! A thread that makes progress while the program computes (`NETMOD_PROGRESS=thread`).
+//!
+//! It shares the lock with the program's threads, and gives way to them. While their calls follow
+//! each other it only looks now and then whether one has come since. When none has, it takes the
+//! lock and waits in the device for whatever comes, until a call wants the lock.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ch3_shim::{OwnThread, Vci};
+use netmod_core::Time;
+
+use crate::error::{Class, MpiError, Result};
+use crate::instance::{Mpi, State, finalized};
+use crate::task::Call;
+use crate::wait::news;
+
+/// Time without a call after which the thread takes the lock: when it has been in use, and while
+/// calls follow each other.
+const SHORTEST: Duration = Duration::from_micros(50);
+const LONGEST: Duration = Duration::from_millis(1);
+/// Empty polls that the device is told, so that it sleeps at once.
+const MANY: u32 = 1 << 24;
+
+impl Mpi {
+    /// Starts the thread that makes progress while the program computes, if `NETMOD_PROGRESS` asks
+    /// for it. It ends with [`Mpi::finalize`].
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub fn begin_progress(mpi: impl Deref<Target = Mpi> + Send + 'static) -> Result<()> {
+        if !mpi.background().is_wanted() {
+            return Ok(());
+        }
+        mpi.end_bias();
+        let place = mpi.background().place();
+        let started = OwnThread::start("netmod-mpi", move |quit| run(&mpi, quit));
+        let thread = started.map_err(|e| {
+            let text = format!("NETMOD_PROGRESS=thread: no thread: {e}; is the limit too low (ulimit -u)?");
+            MpiError::new(Class::OTHER, text)
+        })?;
+        *place.lock() = Some(thread);
+        Ok(())
+    }
+}
+
+/// Runs the thread.
+fn run(mpi: &Mpi, quit: &AtomicBool) {
+    let (mut calls, mut pause) = (0, SHORTEST);
+    while !quit.load(Ordering::Acquire) {
+        std::thread::park_timeout(pause);
+        match stay(mpi, quit, &mut calls) {
+            Ok(true) => pause = SHORTEST,
+            Ok(false) => pause = (2 * pause).min(LONGEST),
+            // The next call of the program finds it, too.
+            Err(error) => return tracing::debug!(%error, "no progress by a thread any more"),
+        }
+    }
+}
+
+/// Makes progress until a call wants the lock. Returns false, and makes none, if a call is inside
+/// or was made since the last look.
+///
+/// # Errors
+/// If the device fails as a whole; after finalize.
+fn stay(mpi: &Mpi, quit: &AtomicBool, calls: &mut u64) -> Result<bool> {
+    let Some(mut guard) = mpi.try_state() else { return Ok(false) };
+    let Some(state) = guard.as_mut() else { return Err(finalized()) };
+    let now = mpi.background().calls();
+    if std::mem::replace(calls, now) != now {
+        return Ok(false);
+    }
+    let call = wait(mpi, quit, state)?;
+    state.dev.end_call();
+    drop(guard);
+    call.map_or(Ok(()), |call| mpi.make_call(call))?;
+    Ok(true)
+}
+
+/// Waits until a call wants the lock, or a function of the program is to be called. Only a program
+/// with several threads has them called by this one.
+fn wait(mpi: &Mpi, quit: &AtomicBool, state: &mut State) -> Result<Option<Call>> {
+    let State { dev, objects, requests } = state;
+    let vci: &mut Vci = dev;
+    loop {
+        let (seen, mut call, mut leaves) = (news(vci, requests), None, false);
+        vci.go_on_waiting(MANY, Time::NEVER, |vci| {
+            objects.wins.serve(vci);
+            if mpi.is_multiple() {
+                call = requests.advance_tasks(vci, objects);
+            } else {
+                requests.advance_without_calls(vci, objects);
+            }
+            leaves = call.is_some() || mpi.is_wanted() || quit.load(Ordering::Acquire);
+            leaves || seen != news(vci, requests)
+        })?;
+        if leaves {
+            return Ok(call);
+        }
+        mpi.turns().tell();
+    }
+}
