@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use crate::Config;
-use netmod_pmi::{PmiError, ProcessManager, Settings};
+use netmod_pmi::{PmiError, ProcessManager, Settings, Spawn};
 
 /// The state of a question to the process manager.
 #[derive(Debug)]
@@ -33,6 +33,12 @@ pub enum BootstrapError {
     /// A process manager that is not a launcher, such as one in memory, refuses: the reason.
     #[error("{0}")]
     Refused(String),
+}
+
+impl BootstrapError {
+    fn lacks(what: &str) -> BootstrapError {
+        BootstrapError::Refused(format!("the process manager does not serve {what}"))
+    }
 }
 
 /// A later answer of the process manager.
@@ -140,6 +146,58 @@ pub trait Bootstrap: Send {
     fn universe_size(&mut self) -> Result<Option<u32>, BootstrapError> {
         Ok(Some(self.size()))
     }
+    /// Publishes a port under the name of a service.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), BootstrapError> {
+        let _ = (service, port);
+        Err(BootstrapError::lacks("published names"))
+    }
+    /// Looks up the port of a service.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, BootstrapError> {
+        let _ = service;
+        Err(BootstrapError::lacks("published names"))
+    }
+    /// Takes back the name of a service.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn unpublish_name(&mut self, service: &str) -> Result<(), BootstrapError> {
+        let _ = service;
+        Err(BootstrapError::lacks("published names"))
+    }
+    /// Starts programs as a job of their own. Returns its name, if the process manager tells.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, BootstrapError> {
+        let _ = spawn;
+        Err(BootstrapError::lacks("the start of programs"))
+    }
+    /// Returns true if other processes have asked for this job.
+    fn is_spawned(&self) -> bool {
+        false
+    }
+    /// Returns the port at which those await it.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn parent_port(&mut self) -> Result<Option<String>, BootstrapError> {
+        Ok(None)
+    }
+    /// Returns the exit code of a job that was started by [`Bootstrap::spawn`], if the process
+    /// manager says that it has ended.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, BootstrapError> {
+        let _ = job;
+        Ok(None)
+    }
     /// Names the launcher and its protocol, for people.
     fn launcher(&self) -> &'static str {
         "not known"
@@ -233,6 +291,27 @@ impl Bootstrap for ProcessManager {
     }
     fn universe_size(&mut self) -> Result<Option<u32>, BootstrapError> {
         Ok(ProcessManager::universe_size(self)?)
+    }
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), BootstrapError> {
+        Ok(ProcessManager::publish_name(self, service, port)?)
+    }
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, BootstrapError> {
+        Ok(ProcessManager::lookup_name(self, service)?)
+    }
+    fn unpublish_name(&mut self, service: &str) -> Result<(), BootstrapError> {
+        Ok(ProcessManager::unpublish_name(self, service)?)
+    }
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, BootstrapError> {
+        Ok(ProcessManager::spawn(self, spawn)?)
+    }
+    fn is_spawned(&self) -> bool {
+        ProcessManager::is_spawned(self)
+    }
+    fn parent_port(&mut self) -> Result<Option<String>, BootstrapError> {
+        Ok(ProcessManager::parent_port(self)?)
+    }
+    fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, BootstrapError> {
+        Ok(ProcessManager::end_of_job(self, job)?)
     }
     fn launcher(&self) -> &'static str {
         ProcessManager::launcher(self)

@@ -76,6 +76,8 @@ pub use device::{
 };
 pub use error::{Error, Result};
 pub use netmod_core::Break;
+pub use netmod_pmi::spawn::PARENT_PORT;
+pub use netmod_pmi::{Spawn, SpawnProgram};
 pub use pkt::Mode;
 pub use port::{PortName, PortNameError};
 pub use progress::{Barriers, HelperStats, OwnThread};

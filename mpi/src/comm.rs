@@ -281,6 +281,8 @@ pub(crate) struct Communicator {
     /// Hints, by key.
     pub hints: Vec<(String, String)>,
     pub topology: Option<Arc<Topology>>,
+    /// It is that with the processes that have asked for this job.
+    pub is_parent: bool,
 }
 
 impl Communicator {
@@ -292,6 +294,7 @@ impl Communicator {
             attrs: Attrs::default(),
             hints: Vec::new(),
             topology: None,
+            is_parent: false,
         }
     }
 }

@@ -101,6 +101,8 @@ impl Mpi {
         log::begin(&mut builder)?;
         let (launcher, appnum) = (builder.launcher(), builder.appnum());
         let universe = builder.universe_size()?;
+        let spawned = builder.is_spawned();
+        let parent_port = if spawned && builder.name().rank == 0 { builder.parent_port()? } else { None };
         let mut mpi = Mpi::init(builder, required, anytime)?;
         mpi.appnum = appnum;
         // A launcher may count processors, of which there may be fewer than processes.
@@ -109,6 +111,9 @@ impl Mpi {
             log::tell_start(&s.dev, launcher);
             Ok(())
         })?;
+        if spawned {
+            mpi.connect_to_parent(parent_port.as_deref())?;
+        }
         Ok(mpi)
     }
 

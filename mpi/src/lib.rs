@@ -80,6 +80,7 @@ mod wish;
 pub use anytime::Anytime;
 pub use attr::{AttrFns, AttrValue};
 pub use datatype::Buf;
+pub use dynamic::Command;
 pub use errh::{Handler, UserErrhandler};
 pub use error::{Class, Codes, MpiError, Result};
 pub use greq::GreqFunctions;

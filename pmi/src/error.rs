@@ -153,6 +153,14 @@ pub enum PmiError {
         /// The mismatch.
         why: String,
     },
+    /// The launcher, or the protocol that it speaks, cannot do it.
+    #[error("{call} is not possible with this launcher: {why}")]
+    Unsupported {
+        /// The call.
+        call: &'static str,
+        /// The reason, and a way out.
+        why: String,
+    },
     /// The call is not allowed in this state.
     #[error("{call} is not possible now: {why}")]
     State {

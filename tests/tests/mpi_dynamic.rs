@@ -69,3 +69,20 @@ fn ports_that_nobody_serves() {
         run(&mut job).expect_ok("dynamic_errors", 2);
     }
 }
+
+#[test]
+fn jobs_that_a_job_starts() {
+    let test = "jobs_that_a_job_starts";
+    let times = std::env::var("NETMOD_TEST_SPAWNS").unwrap_or_else(|_| "8".into());
+    for abi in Abi::ALL {
+        let program = prefix().compiled_for(abi, "spawn.c");
+        for (starter, ranks) in [(Starter::Nmrun, 1), (Starter::Nmrun, 3), (Starter::Hydra, 2)] {
+            let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
+            job.arg(&times);
+            if starter == Starter::Nmrun {
+                job.arg("ours");
+            }
+            run(&mut job).expect_ok("spawn", ranks);
+        }
+    }
+}

@@ -143,6 +143,19 @@ impl Builder {
         self.boot.universe_size().map_err(|e| Error::Launcher(e.to_string()))
     }
 
+    /// Returns true if other processes have asked for this job ([`Vci::spawn`]).
+    pub fn is_spawned(&self) -> bool {
+        self.boot.is_spawned()
+    }
+
+    /// Returns the port at which those who have asked for this job await it.
+    ///
+    /// # Errors
+    /// What the process manager says.
+    pub fn parent_port(&mut self) -> Result<Option<String>> {
+        Ok(self.boot.parent_port()?)
+    }
+
     /// Names the launcher and its protocol, for people.
     pub fn launcher(&self) -> &'static str {
         self.boot.launcher()

@@ -7,6 +7,7 @@
 
 use netmod_core::card::NodeSection;
 use netmod_core::{Card, DeviceError, Time, VcError};
+use netmod_pmi::Spawn;
 
 use super::Vci;
 use crate::bootstrap::{Answer, Asked, Silence};
@@ -215,6 +216,51 @@ impl Vci {
     /// `NETMOD` has `shm`, and it is there.
     pub fn shares_memory(&self) -> bool {
         self.engine.netmod.netmods().any(|m| m.name() == "shm")
+    }
+
+    /// Publishes a port under the name of a service, for all jobs of the launcher.
+    ///
+    /// # Errors
+    /// A name that is published already; a launcher that does not serve it.
+    pub fn publish_name(&mut self, service: &str, port: &str) -> Result<()> {
+        self.check_origin()?;
+        Ok(self.ch3.boot.publish_name(service, port)?)
+    }
+
+    /// Returns the port of a service; `None` if none is published.
+    ///
+    /// # Errors
+    /// A launcher that does not serve it.
+    pub fn lookup_name(&mut self, service: &str) -> Result<Option<String>> {
+        self.check_origin()?;
+        Ok(self.ch3.boot.lookup_name(service)?)
+    }
+
+    /// Takes back the name of a service.
+    ///
+    /// # Errors
+    /// A name that is not published; a launcher that does not serve it.
+    pub fn unpublish_name(&mut self, service: &str) -> Result<()> {
+        self.check_origin()?;
+        Ok(self.ch3.boot.unpublish_name(service)?)
+    }
+
+    /// Starts programs as a job of their own. Returns its name, if the launcher tells.
+    ///
+    /// # Errors
+    /// Programs that cannot be started; a launcher that starts none.
+    pub fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>> {
+        self.check_origin()?;
+        Ok(self.ch3.boot.spawn(spawn)?)
+    }
+
+    /// Returns the exit code of a job that was started by [`Vci::spawn`], if the launcher says that
+    /// it has ended.
+    ///
+    /// # Errors
+    /// What the launcher says.
+    pub fn end_of_job(&mut self, job: &str) -> Result<Option<i32>> {
+        Ok(self.ch3.boot.end_of_job(job)?)
     }
 
     /// The card of a rank of the job; makes progress until it is here.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use netmod_pmi::Spawn;
+
 use crate::bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 
 /// The process manager and how far its engines are.
@@ -101,6 +103,34 @@ impl Bootstrap for EngineBoot {
     /// own.
     fn job_id(&self) -> String {
         self.key(&self.party.lock().boot.job_id())
+    }
+
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), BootstrapError> {
+        self.party.lock().boot.publish_name(service, port)
+    }
+
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, BootstrapError> {
+        self.party.lock().boot.lookup_name(service)
+    }
+
+    fn unpublish_name(&mut self, service: &str) -> Result<(), BootstrapError> {
+        self.party.lock().boot.unpublish_name(service)
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, BootstrapError> {
+        self.party.lock().boot.spawn(spawn)
+    }
+
+    fn is_spawned(&self) -> bool {
+        self.party.lock().boot.is_spawned()
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, BootstrapError> {
+        self.party.lock().boot.parent_port()
+    }
+
+    fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, BootstrapError> {
+        self.party.lock().boot.end_of_job(job)
     }
 
     fn local_size(&self) -> u32 {

@@ -136,7 +136,8 @@ impl Counts {
     }
 }
 
-/// An array of datatypes, as the numbers of the library or as handles of another interface.
+/// An array of datatypes or other handles, as the numbers of the library or as handles of another
+/// interface.
 #[derive(Clone, Copy)]
 pub enum Types {
     Numbers(*const c_int),
@@ -162,11 +163,20 @@ impl Types {
     /// The array has `length` datatypes, or is NULL.
     pub unsafe fn take(self, length: usize) -> Vec<Datatype> {
         // SAFETY: as the caller promises.
+        unsafe { self.numbers(length) }.into_iter().map(Datatype).collect()
+    }
+
+    /// Returns handles of any kind as numbers; none if the array is NULL.
+    ///
+    /// # Safety
+    /// The array has `length` handles, or is NULL.
+    pub unsafe fn numbers(self, length: usize) -> Vec<u32> {
+        // SAFETY: as the caller promises.
         unsafe {
             match self {
-                Types::Numbers(at) => slice(at, length).iter().map(|n| Datatype(*n as u32)).collect(),
+                Types::Numbers(at) => slice(at, length).iter().map(|n| *n as u32).collect(),
                 Types::Handles(at, number) => {
-                    slice(at, length).iter().map(|handle| Datatype(number(*handle))).collect()
+                    slice(at, length).iter().map(|handle| number(*handle)).collect()
                 }
             }
         }

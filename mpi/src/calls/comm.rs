@@ -155,15 +155,6 @@ impl Mpi {
             s.objects.anytime.infos().create_of(hints)
         })
     }
-
-    /// Returns the communicator with the processes that have started this one: none
-    /// (`MPI_Comm_get_parent`).
-    ///
-    /// # Errors
-    /// None; the signature is that of all functions.
-    pub fn comm_get_parent(&self) -> Result<Comm> {
-        Ok(Comm::NULL)
-    }
 }
 
 fn remote(comms: &Comms, comm: Comm) -> Result<Arc<Ranks>> {

@@ -34,6 +34,8 @@ use crate::status::failure;
 
 /// Longest silence of a leader that has begun to talk.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Time between two questions whether a job that was started has ended.
+const QUESTIONS: Duration = Duration::from_millis(100);
 
 /// The way to the leader of the other group.
 #[derive(Debug)]
@@ -42,6 +44,9 @@ pub(super) enum Way {
     Accept(PortName),
     /// This side connects to a port.
     Connect(PortName),
+    /// This side accepts at a port that was opened for a job that it has started, whose name may be
+    /// known.
+    Spawned(PortName, Option<String>),
 }
 
 /// The way to the other group, which counts at the root, and the time at which it is given up.
@@ -171,15 +176,37 @@ impl Mpi {
         // A job that was left a moment ago may be met again.
         self.wait_until_time(None, |vci, _| vci.has_left().then_some(Ok(())))?;
         match plan.way {
-            Way::Accept(port) => self.accept_at(meeting, &port, deadline),
+            Way::Accept(port) => self.accept_at(meeting, &port, None, deadline),
+            Way::Spawned(port, job) => {
+                let met = self.accept_at(meeting, &port, job.as_deref(), deadline);
+                self.with(|s| Ok(s.dev.close_port(&port)?))?;
+                met
+            }
             Way::Connect(port) => self.connect_to(meeting, &port, deadline),
         }
     }
 
-    fn accept_at(&self, meeting: &Meeting<'_>, port: &PortName, deadline: Option<Instant>) -> Result<Other> {
+    /// Accepts at a port; `job` is the only one that can come, if it is known.
+    fn accept_at(
+        &self,
+        meeting: &Meeting<'_>,
+        port: &PortName,
+        job: Option<&str>,
+        deadline: Option<Instant>,
+    ) -> Result<Other> {
+        let mut asked = Instant::now();
         loop {
             let link = self.wait_until_time(deadline, |vci, _| {
-                vci.link_at(port).map_err(|e| MpiError::new(Class::PORT, e.to_string())).transpose()
+                let link = vci.link_at(port).map_err(|e| MpiError::new(Class::PORT, e.to_string()));
+                let (Ok(None), Some(job)) = (&link, job.filter(|_| asked.elapsed() > QUESTIONS)) else {
+                    return link.transpose();
+                };
+                asked = Instant::now();
+                match vci.end_of_job(job) {
+                    Ok(None) => None,
+                    Ok(Some(code)) => Some(Err(ended(code))),
+                    Err(e) => Some(Err(e.into())),
+                }
             })?;
             let Some(link) = link else {
                 let text = "nobody has connected to the port in time; has the other side its right name?";
@@ -366,6 +393,15 @@ impl Mpi {
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// Returns the error of a job that has ended before it has connected.
+fn ended(code: i32) -> Box<MpiError> {
+    let text = format!(
+        "the processes that were started have ended, with exit code {code}, before all of them had called MPI_Init; what \
+         they have printed may tell why"
+    );
+    MpiError::new(Class::SPAWN, text)
 }
 
 /// Returns the error of a leader that says what does not fit.

@@ -2,14 +2,19 @@
 //! which ports are published. See docs/dynamic-processes.md for the design.
 //!
 //! `roster` describes a group to processes of another job, `meet` is how two groups become an
-//! intercommunicator, `ports` and `join` how their leaders come together, `leave` the end.
+//! intercommunicator, `ports`, `join` and `spawn` how their leaders come together, `names` where
+//! ports are found, `leave` the end.
 
 mod join;
 mod leave;
 mod link;
 mod meet;
+mod names;
 mod ports;
 pub(crate) mod roster;
+mod spawn;
+
+pub use spawn::Command;
 
 use ch3_shim::Vci;
 

@@ -14,7 +14,7 @@ use crate::instance::Mpi;
 const TIMEOUT: &str = "timeout";
 /// Longest wait of who connects, unless the info says otherwise: the job may not have come to
 /// accept yet.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Reads the name of a port.
 ///

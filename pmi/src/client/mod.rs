@@ -1,6 +1,7 @@
 //! The PMI-1 and PMI-2 client: one connection to the launcher, one request at a time.
 
 mod exchange;
+mod jobs;
 mod questions;
 #[cfg(test)]
 mod tests;

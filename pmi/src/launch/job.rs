@@ -1,15 +1,17 @@
 //! The launcher's event loop: one epoll set for PMI connections, ends of ranks, output and signals.
 
+mod asked;
 mod streams;
 
 use super::binding::Bound;
+use super::children::Children;
 use super::connection::{Input, Outbox};
 use super::doorman::{Caller, Doorman};
 use super::group::Grouping;
 use super::rank::Rank;
 use super::writer::Target;
 use super::{ExitReport, Failure, LaunchError, Launcher, RankExit};
-use crate::server::{Fault, Outcome, Server, Stage};
+use crate::server::{Fault, Names, Outcome, Server, Stage};
 use crate::sys::{self, Epoll, Interest, Ready, Sender, SignalPipe};
 use std::io;
 use std::os::fd::AsFd as _;
@@ -44,6 +46,10 @@ enum Token {
     Listener,
     Signal,
     Written,
+    /// A job that a rank has asked for has ended.
+    Child,
+    /// The job is to end.
+    Cancel,
 }
 
 impl Token {
@@ -57,6 +63,8 @@ impl Token {
             Token::Listener => (5, 0),
             Token::Signal => (6, 0),
             Token::Written => (7, 0),
+            Token::Child => (8, 0),
+            Token::Cancel => (9, 0),
         };
         sort << 32 | u64::from(index)
     }
@@ -73,6 +81,8 @@ impl Token {
             5 => Token::Listener,
             6 => Token::Signal,
             7 => Token::Written,
+            8 => Token::Child,
+            9 => Token::Cancel,
             _ => return None,
         })
     }
@@ -85,6 +95,7 @@ struct Job<'a> {
     outbox: Outbox,
     ranks: Vec<Rank>,
     living: usize,
+    children: Children,
     doorman: Option<Doorman>,
     signals: Option<SignalPipe>,
     grouping: Grouping,
@@ -107,7 +118,11 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         sys::raise_open_files(wanted).map_err(LaunchError::system("raising the limit of open files"))?;
     close_outer_descriptors();
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = format!("{}{}_{}", super::JOB_NAME, std::process::id(), since_epoch.as_nanos());
+    let fresh = || format!("{}{}_{}", super::JOB_NAME, std::process::id(), since_epoch.as_nanos());
+    let nested = launcher.nested.as_ref();
+    let name = nested.map_or_else(fresh, |nested| nested.name.clone());
+    let names = nested.map_or_else(Names::default, |nested| nested.names.clone());
+    let values = nested.map_or(&[][..], |nested| &nested.values);
     let grouping = Grouping::of_this_process(&name);
     let mut job = Job {
         launcher,
@@ -115,10 +130,13 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         server: Server::new(name, size, launcher.no_kill)
             .per_node(launcher.ranks_per_node())
             .programs(launcher.program_numbers().collect())
-            .universe(launcher.universe.unwrap_or(size)),
+            .universe(launcher.universe.unwrap_or(size))
+            .names(names.clone())
+            .values(values),
         outbox: Outbox::new(size),
         ranks: Vec::new(),
         living: 0,
+        children: Children::new(names, run).map_err(LaunchError::system("making an eventfd"))?,
         doorman: if launcher.port { Some(Doorman::new(size)?) } else { None },
         signals: None,
         grouping,
@@ -148,6 +166,10 @@ pub(super) fn run(launcher: &Launcher) -> Result<ExitReport, LaunchError> {
         started(&programs.zip(job.ranks.iter().map(Rank::pid)).collect::<Vec<_>>());
     }
     job.watch_all().map_err(LaunchError::system("watching the ranks"))?;
+    if let Some(nested) = nested {
+        // The rank that has asked may have gone.
+        let _ = nested.started.send(());
+    }
     job.serve()?;
     Ok(job.report())
 }
@@ -184,6 +206,10 @@ impl Job<'_> {
         if let Some(signals) = &self.signals {
             self.epoll.add(signals.fd(), Token::Signal.number(), Interest::Read)?;
         }
+        if let Some(nested) = &self.launcher.nested {
+            self.epoll.add(nested.cancel.as_fd(), Token::Cancel.number(), Interest::Read)?;
+        }
+        self.epoll.add(self.children.ended.as_fd(), Token::Child.number(), Interest::Read)?;
         self.epoll.add(self.streams.written.as_fd(), Token::Written.number(), Interest::Read)
     }
 
@@ -191,7 +217,7 @@ impl Job<'_> {
         let without_pidfd = self.ranks.iter().any(|rank| rank.pidfd.is_none());
         let mut ready = Vec::new();
         let mut ended = Vec::new();
-        while self.living > 0 {
+        while self.living > 0 || !self.children.is_empty() {
             let look_after = without_pidfd.then(|| Instant::now() + LOOK_AFTER);
             let deadline = [self.time_limit, self.kill_at, look_after].into_iter().flatten().min();
             self.epoll.wait(&mut ready, deadline).map_err(LaunchError::system("waiting for the ranks"))?;
@@ -233,6 +259,13 @@ impl Job<'_> {
             }
             Token::Stderr(rank) => {
                 self.pass(rank, Target::Stderr).map_err(LaunchError::system("passing on output"))?;
+            }
+            Token::Child => self.children_ended(),
+            Token::Cancel => {
+                if let Some(nested) = &self.launcher.nested {
+                    nested.cancel.consume();
+                }
+                self.end(Some(libc::SIGTERM), GRACE);
             }
             Token::Written => self.written().map_err(LaunchError::system("passing on output"))?,
             Token::Listener => self.accept()?,
@@ -282,6 +315,10 @@ impl Job<'_> {
                 },
                 Ok(Some(line)) => match self.server.line(rank, line, &mut self.outbox) {
                     Ok(Outcome::Continue) => continue,
+                    Ok(Outcome::Spawn(spawn)) => {
+                        self.start_child(rank, spawn);
+                        continue;
+                    }
                     Ok(Outcome::Abort { code }) => {
                         self.abort(rank, code);
                         continue;
@@ -409,6 +446,7 @@ impl Job<'_> {
             return;
         }
         self.ending = true;
+        self.children.cancel();
         if let Some(signal) = signal {
             self.signal_all(signal);
             // A stopped process acts on SIGTERM only when it is continued.
@@ -430,6 +468,7 @@ impl Job<'_> {
             self.say(&format!("second {name}; killing {} ranks", self.living));
             self.ending = true;
             self.kill_at = None;
+            self.children.cancel();
             self.signal_all(libc::SIGKILL);
         } else {
             self.interrupted = true;
@@ -465,7 +504,7 @@ impl Job<'_> {
         }
         if self.time_limit.is_some_and(|at| now >= at) {
             self.time_limit = None;
-            if self.living > 0 && !self.ending {
+            if !self.ending {
                 let limit = self.launcher.timeout.unwrap_or_default().as_secs_f64();
                 let what = format!("the time limit of {limit} s has passed");
                 self.record(Failure { rank: None, code: 124, what }, true);

@@ -24,6 +24,7 @@
 //! ```
 
 mod binding;
+mod children;
 mod connection;
 mod doorman;
 mod group;
@@ -36,6 +37,7 @@ mod signals;
 mod writer;
 
 pub use binding::Binding;
+use children::Nested;
 use program::Program;
 use std::ffi::OsStr;
 use std::fmt;
@@ -84,6 +86,8 @@ pub struct Launcher {
     universe: Option<u32>,
     verbose: bool,
     started: Option<Started>,
+    /// Its place among other jobs, if one of these has asked for it.
+    nested: Option<Nested>,
 }
 
 impl Launcher {
@@ -105,6 +109,7 @@ impl Launcher {
             universe: None,
             verbose: false,
             started: None,
+            nested: None,
         }
     }
 
@@ -287,11 +292,16 @@ impl Launcher {
     /// Fails if a rank cannot be started, or if the system refuses what the launcher needs. Ranks
     /// that were started are killed first.
     pub fn run(self) -> Result<ExitReport, LaunchError> {
+        self.checked()?;
+        job::run(&self)
+    }
+
+    fn checked(&self) -> Result<(), LaunchError> {
         let ranks = self.size();
         if ranks > MAX_RANKS || self.programs.iter().any(|program| program.ranks == 0) {
             return Err(LaunchError::Ranks { ranks });
         }
-        job::run(&self)
+        Ok(())
     }
 }
 
@@ -395,6 +405,19 @@ pub enum LaunchError {
         /// The number of cores.
         cores: usize,
     },
+    /// A program that a rank asks for is to run on another machine.
+    #[error(
+        "cannot start \"{program}\" on host {host}: nmrun starts processes on this machine only, mpiexec.hydra on others"
+    )]
+    OtherHost {
+        /// The program.
+        program: String,
+        /// The name of the machine.
+        host: String,
+    },
+    /// A rank asks for a program while its job is being ended.
+    #[error("cannot start programs: the job that asks is being ended")]
+    Ending,
     /// The launcher itself failed.
     #[error("the launcher failed while {doing}: {source}")]
     System {

@@ -5,6 +5,7 @@ use super::doorman::Doorman;
 use super::group::Grouping;
 use super::output::Output;
 use super::{LaunchError, Launcher, RankExit};
+use crate::spawn::SPAWNED;
 use crate::sys::{self, ChildSetup, CpuMask};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -67,6 +68,9 @@ impl Rank {
         command.env("MPI_LOCALNRANKS", here.to_string());
         command.env("MPI_LOCALRANKID", (rank % per_node).to_string());
 
+        if launcher.nested.is_some() {
+            command.env(SPAWNED, "1");
+        }
         if launcher.no_kill {
             command.env(super::NO_KILL, "1");
         }

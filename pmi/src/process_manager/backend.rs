@@ -1,6 +1,6 @@
 //! The interface of the kinds of process managers.
 
-use crate::PmiError;
+use crate::{PmiError, Spawn};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -32,6 +32,36 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     fn ask_value(&mut self, key: &str) -> Result<(), PmiError>;
     fn ask_failed(&mut self) -> Result<(), PmiError>;
     fn answer(&mut self) -> Result<Option<Answer>, PmiError>;
+    fn publish_name(&mut self, _service: &str, _port: &str) -> Result<(), PmiError> {
+        Err(self.lacks("publish_name"))
+    }
+    fn lookup_name(&mut self, _service: &str) -> Result<Option<String>, PmiError> {
+        Err(self.lacks("lookup_name"))
+    }
+    fn unpublish_name(&mut self, _service: &str) -> Result<(), PmiError> {
+        Err(self.lacks("unpublish_name"))
+    }
+    /// Starts programs as a job of their own; returns its name, if the launcher tells.
+    fn spawn(&mut self, _spawn: &Spawn) -> Result<Option<String>, PmiError> {
+        Err(self.lacks("spawn"))
+    }
+    /// Returns the port at which those who have asked for this job await it.
+    fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
+        Ok(None)
+    }
+    /// Returns the exit code of a job that was started by [`Backend::spawn`], if it is known to
+    /// have ended.
+    fn end_of_job(&mut self, _job: &str) -> Result<Option<i32>, PmiError> {
+        Ok(None)
+    }
+    /// Returns the error of a call that the launcher does not serve.
+    fn lacks(&self, call: &'static str) -> PmiError {
+        let why = format!(
+            "{} does not serve it; start the program by mpiexec (nmrun) or mpiexec.hydra, for one process, too",
+            self.launcher()
+        );
+        PmiError::Unsupported { call, why }
+    }
     fn outlives_launcher(&self) -> bool;
     fn survive_failures(&self) -> io::Result<()>;
     fn process_mapping(&self) -> Option<&str> {

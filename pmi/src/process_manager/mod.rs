@@ -8,7 +8,7 @@ mod tests;
 
 use crate::detect::{Detected, Settings, detect};
 use crate::pmix::PmixClient;
-use crate::{PmiClient, PmiError, sys};
+use crate::{PmiClient, PmiError, Spawn, sys};
 pub use backend::Answer;
 pub(crate) use backend::Backend;
 use forks::Local;
@@ -348,6 +348,66 @@ impl ProcessManager {
     /// Fails if the launcher fails; [`PmiError::is_lost`] tells whether it is gone.
     pub fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
         self.backend.answer()
+    }
+
+    /// Publishes a port under the name of a service, for all jobs of the launcher.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name is published already, or if the launcher does not serve it.
+    pub fn publish_name(&mut self, service: &str, port: &str) -> Result<(), PmiError> {
+        self.speak("publish_name")?.publish_name(service, port)
+    }
+
+    /// Looks up the port of a service; `Ok(None)` if none is published.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher does not serve it.
+    pub fn lookup_name(&mut self, service: &str) -> Result<Option<String>, PmiError> {
+        self.speak("lookup_name")?.lookup_name(service)
+    }
+
+    /// Takes back the name of a service.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nothing is published under it, or if the launcher does not serve it.
+    pub fn unpublish_name(&mut self, service: &str) -> Result<(), PmiError> {
+        self.speak("unpublish_name")?.unpublish_name(service)
+    }
+
+    /// Starts programs as a job of their own. Returns its name, if the launcher tells.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher cannot start them, with its reason, or does not serve it.
+    pub fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, PmiError> {
+        self.speak("spawn")?.spawn(spawn)
+    }
+
+    /// Returns the port at which those who have asked for this job await it; `None` if nobody has.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher fails.
+    pub fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
+        self.speak("parent_port")?.parent_port()
+    }
+
+    /// Returns true if other processes have asked for this job.
+    pub fn is_spawned(&self) -> bool {
+        variable(crate::spawn::SPAWNED).is_some_and(|value| value != "0") && !self.is_singleton()
+    }
+
+    /// Returns the exit code of a job that was started by [`spawn`](Self::spawn), if the launcher
+    /// says that it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the launcher fails.
+    pub fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, PmiError> {
+        self.speak("end_of_job")?.end_of_job(job)
     }
 
     /// Returns true if this process is to continue when the launcher is gone.

@@ -3,7 +3,7 @@
 use super::Backend;
 use crate::client::Version;
 use crate::launch::{JOB_NAME, NO_KILL};
-use crate::{Answer, PmiClient, PmiError, ProcessMapping};
+use crate::{Answer, PmiClient, PmiError, ProcessMapping, Spawn};
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -126,6 +126,31 @@ impl Backend for Pmi {
 
     fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
         self.client.answer()
+    }
+
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), PmiError> {
+        self.client.publish_name(service, port)
+    }
+
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, PmiError> {
+        self.client.lookup_name(service)
+    }
+
+    fn unpublish_name(&mut self, service: &str) -> Result<(), PmiError> {
+        self.client.unpublish_name(service)
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, PmiError> {
+        self.client.spawn(spawn)
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
+        self.client.parent_port()
+    }
+
+    fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, PmiError> {
+        // Other launchers do not tell.
+        if self.is_of_nmrun() { self.client.end_of_job(job) } else { Ok(None) }
     }
 
     fn outlives_launcher(&self) -> bool {

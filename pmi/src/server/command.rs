@@ -48,10 +48,22 @@ pub enum Command<'a> {
         /// The exit code to end with.
         code: i32,
     },
-    /// Publishes or looks up a name, which is refused.
-    NameService {
-        /// The `cmd=` of the reply.
-        reply: &'static str,
+    /// Publishes a port under a name.
+    PublishName {
+        /// The name.
+        service: &'a str,
+        /// The port.
+        port: &'a str,
+    },
+    /// Takes a name back.
+    UnpublishName {
+        /// The name.
+        service: &'a str,
+    },
+    /// Looks a name up.
+    LookupName {
+        /// The name.
+        service: &'a str,
     },
 }
 
@@ -99,9 +111,9 @@ impl<'a> Command<'a> {
             "finalize" => Command::Finalize,
             // An abort without a code is still an abort.
             "abort" => Command::Abort { code: line.number("exitcode").unwrap_or(1) },
-            "publish_name" => Command::NameService { reply: "publish_result" },
-            "unpublish_name" => Command::NameService { reply: "unpublish_result" },
-            "lookup_name" => Command::NameService { reply: "lookup_result" },
+            "publish_name" => Command::PublishName { service: word("service")?, port: word("port")? },
+            "unpublish_name" => Command::UnpublishName { service: word("service")? },
+            "lookup_name" => Command::LookupName { service: word("service")? },
             _ => return Err(CommandError::Unknown),
         })
     }

@@ -103,6 +103,11 @@ impl Kvs {
         }
     }
 
+    /// Stores a value that the space has from the beginning.
+    pub(super) fn preset(&mut self, key: &str, value: &str) {
+        self.entries.insert(key.into(), value.into());
+    }
+
     /// Looks up a value.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries.get(key).map(|value| &**value)

@@ -5,14 +5,19 @@
 
 mod command;
 mod kvs;
+mod names;
 #[cfg(test)]
 mod tests;
 
 pub use command::{Command, CommandError};
 pub use kvs::{KEY_MAX, Kvs, KvsError, VALUE_MAX};
+pub use names::Names;
+
+use crate::Spawn;
+use crate::spawn::{ENDED, SpawnLines};
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// Longest name of a key-value space that is announced, in bytes.
 const KVSNAME_MAX: usize = 256;
@@ -27,6 +32,8 @@ pub enum Outcome {
         /// The requested exit code.
         code: i32,
     },
+    /// The rank asks for programs; [`Server::spawned`] answers it.
+    Spawn(Spawn),
 }
 
 /// A rank's violation of the protocol; nothing it sends can be trusted any more.
@@ -89,6 +96,9 @@ pub struct Server {
     /// The number of each rank's program.
     programs: Vec<u32>,
     universe: u32,
+    names: Names,
+    /// The requests for programs that are under way, by ranks.
+    spawns: Vec<SpawnLines>,
     reply: String,
 }
 
@@ -111,8 +121,24 @@ impl Server {
             mapping: format!("(vector,(0,1,{}))", size.max(1)),
             programs: vec![0; ranks],
             universe: size,
+            names: Names::default(),
+            spawns: (0..ranks).map(|_| SpawnLines::default()).collect(),
             reply: String::new(),
         }
+    }
+
+    /// Shares published names with other jobs.
+    #[must_use]
+    pub fn names(mut self, names: Names) -> Server {
+        self.names = names;
+        self
+    }
+
+    /// Gives the key-value space these values from the beginning.
+    #[must_use]
+    pub fn values(mut self, values: &[(String, String)]) -> Server {
+        values.iter().for_each(|(key, value)| self.kvs.preset(key, value));
+        self
     }
 
     /// Reports nodes of `ranks` ranks each, one block after the other.
@@ -174,6 +200,13 @@ impl Server {
     /// ended.
     pub fn line(&mut self, rank: u32, line: &[u8], sink: &mut dyn Sink) -> Result<Outcome, Fault> {
         let fault = |why: String| Fault { line: crate::wire::quote(line), why };
+        if let Some(taken) = self.spawns[rank as usize].take(line) {
+            if self.stages[rank as usize] != Stage::Initialized {
+                return Err(fault(Misplaced::BeforeInit.to_string()));
+            }
+            let request = taken.map_err(|e| fault(e.to_string()))?;
+            return Ok(request.map_or(Outcome::Continue, Outcome::Spawn));
+        }
         let command = Command::parse(line).map_err(|e| fault(e.to_string()))?;
         let stage = self.stages[rank as usize];
         match command {
@@ -259,16 +292,56 @@ impl Server {
                 reply.push_str("cmd=finalize_ack");
             }
             Command::Abort { code } => return Ok(Outcome::Abort { code }),
-            Command::NameService { reply: cmd } => {
-                let _ = write!(reply, "cmd={cmd} rc=-1 info=not_supported");
+            Command::PublishName { service, port } => {
+                let _ = match self.names.publish(service, port) {
+                    Ok(()) => write!(reply, "cmd=publish_result info=ok rc=0 msg=success"),
+                    Err(why) => write!(reply, "cmd=publish_result info=failed rc=-1 msg={why}"),
+                };
+            }
+            Command::UnpublishName { service } => {
+                reply.push_str(if self.names.unpublish(service) {
+                    "cmd=unpublish_result info=ok rc=0 msg=success"
+                } else {
+                    "cmd=unpublish_result info=failed rc=-1 msg=the_name_is_not_published"
+                });
+            }
+            Command::LookupName { service } => {
+                let _ = match self.names.lookup(service) {
+                    Some(port) => write!(reply, "cmd=lookup_result info=ok rc=0 port={port}"),
+                    None => {
+                        write!(reply, "cmd=lookup_result info=failed rc=-1 msg=the_name_is_not_published")
+                    }
+                };
             }
         }
         Ok(Outcome::Continue)
     }
 
+    /// Answers a rank that has asked for programs: with the name of their job, or the reason for
+    /// which they were not started.
+    pub fn spawned<E: Display>(&mut self, rank: u32, result: Result<String, E>, sink: &mut dyn Sink) {
+        let reply = match result {
+            Ok(job) => format!("cmd=spawn_result rc=0 jobid={job} nerrs=0\n"),
+            Err(why) => {
+                // A reply is one line of printable words without other keys.
+                let why: String = why
+                    .to_string()
+                    .chars()
+                    .map(|c| if c.is_ascii_graphic() && c != '=' { c } else { ' ' })
+                    .collect();
+                format!("cmd=spawn_result rc=-1 msg={why}\n")
+            }
+        };
+        sink.send(rank, &reply);
+    }
+
     fn get(&self, kvsname: &str, key: &str, reply: &mut String) {
-        let dead;
+        let (dead, ended);
         let value = match key {
+            ENDED => {
+                ended = self.names.end_of(kvsname).map(|code| code.to_string());
+                ended.as_deref()
+            }
             _ if kvsname != self.name => None,
             "PMI_process_mapping" => Some(self.mapping.as_str()),
             // Hydra's key for the ranks that died, when the job continues without them.

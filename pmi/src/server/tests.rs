@@ -64,7 +64,16 @@ fn a_conversation() {
     assert_eq!(talk.say(1, "key=a cmd=get kvsname=kvs"), "cmd=get_result rc=0 msg=success value=1");
     assert!(talk.say(1, "cmd=get kvsname=kvs key=b").starts_with("cmd=get_result rc=-1"));
     assert!(talk.say(1, "cmd=get kvsname=other key=a").starts_with("cmd=get_result rc=-1"));
-    assert_eq!(talk.say(0, "cmd=lookup_name service=x"), "cmd=lookup_result rc=-1 info=not_supported");
+    assert!(talk.say(0, "cmd=lookup_name service=x").starts_with("cmd=lookup_result info=failed rc=-1"));
+    assert!(talk.say(0, "cmd=publish_name service=x port=p").starts_with("cmd=publish_result info=ok rc=0"));
+    assert!(
+        talk.say(1, "cmd=publish_name service=x port=q").starts_with("cmd=publish_result info=failed rc=-1")
+    );
+    assert_eq!(talk.say(1, "cmd=lookup_name service=x"), "cmd=lookup_result info=ok rc=0 port=p");
+    assert!(talk.say(1, "cmd=unpublish_name service=x").starts_with("cmd=unpublish_result info=ok rc=0"));
+    assert!(
+        talk.say(1, "cmd=unpublish_name service=x").starts_with("cmd=unpublish_result info=failed rc=-1")
+    );
     assert_eq!(talk.try_say(0, "cmd=barrier_in"), Ok(Outcome::Continue));
     assert!(talk.sent_to().is_empty());
     assert_eq!(talk.try_say(1, "cmd=barrier_in"), Ok(Outcome::Continue));
@@ -213,4 +222,39 @@ fn programs_and_the_universe_are_told() {
     let said = [0, 1, 2].map(|rank| talk.say(rank, "cmd=get_appnum"));
     assert_eq!(said, ["cmd=appnum appnum=0", "cmd=appnum appnum=1", "cmd=appnum appnum=0"]);
     assert_eq!(talk.say(2, "cmd=get_universe_size"), "cmd=universe_size size=8");
+}
+
+#[test]
+fn a_rank_asks_for_programs() {
+    let mut talk = Talk::new(2, false);
+    let program = crate::SpawnProgram { path: "p".into(), ranks: 2, ..Default::default() };
+    let wanted = Spawn { programs: vec![program], values: vec![("key".into(), "value".into())] };
+    let text = wanted.emit().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let (last, first) = lines.split_last().unwrap();
+    for line in first {
+        // Lines of others may come between.
+        assert_eq!(talk.try_say(0, line), Ok(Outcome::Continue));
+        assert!(talk.say(1, "cmd=get kvsname=kvs key=b").starts_with("cmd=get_result rc=-1"));
+    }
+    assert_eq!(talk.try_say(0, last), Ok(Outcome::Spawn(wanted)));
+    for (result, reply) in [
+        (Ok("job_1".into()), "cmd=spawn_result rc=0 jobid=job_1 nerrs=0"),
+        (Err("no a=b\nfor you"), "cmd=spawn_result rc=-1 msg=no a b for you"),
+    ] {
+        talk.server.spawned(0, result, &mut talk.log);
+        assert_eq!(talk.log.0.pop(), Some((0, reply.into())));
+    }
+    let mut early = Talk { server: Server::new("kvs".into(), 1, false), log: Log::default() };
+    assert!(early.try_say(0, "mcmd=spawn").is_err());
+    let values = [("key".to_owned(), "value".to_owned())];
+    let names = Names::default();
+    names.note_end("job_1", 7);
+    let mut talk = Talk::new(1, false);
+    talk.server = talk.server.values(&values).names(names);
+    assert_eq!(talk.say(0, "cmd=get kvsname=kvs key=key"), "cmd=get_result rc=0 msg=success value=value");
+    assert_eq!(
+        talk.say(0, "cmd=get kvsname=job_1 key=netmod_job_ended"),
+        "cmd=get_result rc=0 msg=success value=7"
+    );
 }

@@ -119,7 +119,7 @@ fn line(argument: &Argument, length: Option<&Argument>) -> Result<Option<String>
         "reqs" => place(&format!("Handles::of({name}, {}, Kind::REQUEST)", length()?)),
         "creqs" => place(&format!("Handles::read({name}, {})", length()?)),
         "outdts" => place(&format!("Handles::new({name}, {} as c_int, Kind::DATATYPE)", length()?)),
-        "dts" => value(&format!("types({name})")),
+        "dts" | "infos" => value(&format!("types({name})")),
         "buf" | "cbuf" => value(&format!("{name}.memory()")),
         "outbuffer" => place(&format!("OutBuffer::new({name})")),
         "copyfn" | "comm_copy_attrfn" | "type_copy_attrfn" | "win_copy_attrfn" => {
@@ -129,8 +129,8 @@ fn line(argument: &Argument, length: Option<&Argument>) -> Result<Option<String>
         "int" | "ints" | "outint" | "outints" | "flag" | "count" | "counts" | "outcount" | "mcount"
         | "outmcount" | "outmcounts" | "aint" | "aints" | "outaint" | "outaints" | "extent" | "outextent"
         | "displs" | "hdispls" | "position" | "aposition" | "offset" | "outoffset" | "dispunit"
-        | "outdispunit" | "ranges" | "double" | "str" | "strs" | "outstr" | "argv" | "attr" | "ptr"
-        | "cptr" | "baseptr" | "opfn" => Ok(None),
+        | "outdispunit" | "ranges" | "double" | "outcodes" | "str" | "strss" | "strs" | "outstr" | "argv"
+        | "attr" | "ptr" | "cptr" | "baseptr" | "opfn" => Ok(None),
         _ if role.ends_with("fn") || role.contains("t_") => Ok(None),
         _ => Err(format!("the role {role} has no translation to the standard ABI")),
     }

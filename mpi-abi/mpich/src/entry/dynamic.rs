@@ -14,15 +14,15 @@ entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [] (parent: *mut c_int)
     on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
 entry! { MPI_Comm_join PMPI_Comm_join [] (fd: c_int, intercomm: *mut c_int)
     on Object::None; |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_join(mpi, fd, intercomm); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
-missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
-    on Object::Comm(comm); (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes) }
-missing! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
-    on Object::Comm(comm); (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes) }
-missing! { MPI_Lookup_name PMPI_Lookup_name (service_name: *const c_char, info: c_int, port_name: *mut c_char)
-    on Object::None; (service_name, info, port_name) }
+entry! { MPI_Comm_spawn PMPI_Comm_spawn [] (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_spawn::<Interface>(mpi, command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple [] (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const c_int, root: c_int, comm: c_int, intercomm: *mut c_int, array_of_errcodes: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_spawn_multiple::<Interface>(mpi, count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Lookup_name PMPI_Lookup_name [] (service_name: *const c_char, info: c_int, port_name: *mut c_char)
+    on Object::None; |mpi| imp::dynamic::lookup_name(mpi, service_name, info, port_name) }
 entry! { MPI_Open_port PMPI_Open_port [] (info: c_int, port_name: *mut c_char)
     on Object::None; |mpi| imp::dynamic::open_port(mpi, info, port_name) }
-missing! { MPI_Publish_name PMPI_Publish_name (service_name: *const c_char, info: c_int, port_name: *const c_char)
-    on Object::None; (service_name, info, port_name) }
-missing! { MPI_Unpublish_name PMPI_Unpublish_name (service_name: *const c_char, info: c_int, port_name: *const c_char)
-    on Object::None; (service_name, info, port_name) }
+entry! { MPI_Publish_name PMPI_Publish_name [] (service_name: *const c_char, info: c_int, port_name: *const c_char)
+    on Object::None; |mpi| mpi.publish_name(text(service_name)?, Info(info as u32), text(port_name)?) }
+entry! { MPI_Unpublish_name PMPI_Unpublish_name [] (service_name: *const c_char, info: c_int, port_name: *const c_char)
+    on Object::None; |mpi| mpi.unpublish_name(text(service_name)?, Info(info as u32), text(port_name)?) }

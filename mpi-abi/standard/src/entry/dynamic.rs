@@ -14,15 +14,15 @@ entry! { MPI_Comm_get_parent PMPI_Comm_get_parent [let mut parent_io = OutHandle
     on Object::None; |mpi| { given(parent)?; let done_ = mpi.comm_get_parent(); if done_.is_err() { put(parent, Comm::NULL)?; } let parent_ = done_?; put(parent, parent_)?; Ok(()) } }
 entry! { MPI_Comm_join PMPI_Comm_join [let mut intercomm_io = OutHandle::new(intercomm, Kind::COMM); let intercomm = intercomm_io.at();] (fd: c_int, intercomm: *mut Handle)
     on Object::None; |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_join(mpi, fd, intercomm); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
-missing! { MPI_Comm_spawn PMPI_Comm_spawn (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
-    on Object::Comm(comm.number()); (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes) }
-missing! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
-    on Object::Comm(comm.number()); (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes) }
-missing! { MPI_Lookup_name PMPI_Lookup_name (service_name: *const c_char, info: Handle, port_name: *mut c_char)
-    on Object::None; (service_name, info, port_name) }
+entry! { MPI_Comm_spawn PMPI_Comm_spawn [let info = info.number(); let root = numbers::rank_in(root); let comm = comm.number(); let mut intercomm_io = OutHandle::new(intercomm, Kind::COMM); let intercomm = intercomm_io.at();] (command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
+    on Object::Comm(comm.number()); |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_spawn::<Interface>(mpi, command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple [let array_of_info = types(array_of_info); let root = numbers::rank_in(root); let comm = comm.number(); let mut intercomm_io = OutHandle::new(intercomm, Kind::COMM); let intercomm = intercomm_io.at();] (count: c_int, array_of_commands: *mut *mut c_char, array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int, array_of_info: *const Handle, root: c_int, comm: Handle, intercomm: *mut Handle, array_of_errcodes: *mut c_int)
+    on Object::Comm(comm.number()); |mpi| { given(intercomm)?; let done_ = imp::dynamic::comm_spawn_multiple::<Interface>(mpi, count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm, array_of_errcodes); if done_.is_err() { put(intercomm, Comm::NULL)?; } done_ } }
+entry! { MPI_Lookup_name PMPI_Lookup_name [let info = info.number();] (service_name: *const c_char, info: Handle, port_name: *mut c_char)
+    on Object::None; |mpi| imp::dynamic::lookup_name(mpi, service_name, info, port_name) }
 entry! { MPI_Open_port PMPI_Open_port [let info = info.number();] (info: Handle, port_name: *mut c_char)
     on Object::None; |mpi| imp::dynamic::open_port(mpi, info, port_name) }
-missing! { MPI_Publish_name PMPI_Publish_name (service_name: *const c_char, info: Handle, port_name: *const c_char)
-    on Object::None; (service_name, info, port_name) }
-missing! { MPI_Unpublish_name PMPI_Unpublish_name (service_name: *const c_char, info: Handle, port_name: *const c_char)
-    on Object::None; (service_name, info, port_name) }
+entry! { MPI_Publish_name PMPI_Publish_name [let info = info.number();] (service_name: *const c_char, info: Handle, port_name: *const c_char)
+    on Object::None; |mpi| mpi.publish_name(text(service_name)?, Info(info as u32), text(port_name)?) }
+entry! { MPI_Unpublish_name PMPI_Unpublish_name [let info = info.number();] (service_name: *const c_char, info: Handle, port_name: *const c_char)
+    on Object::None; |mpi| mpi.unpublish_name(text(service_name)?, Info(info as u32), text(port_name)?) }
