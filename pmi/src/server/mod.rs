@@ -204,6 +204,9 @@ impl Server {
             if self.stages[rank as usize] != Stage::Initialized {
                 return Err(fault(Misplaced::BeforeInit.to_string()));
             }
+            if self.in_barrier[rank as usize] {
+                return Err(fault(Misplaced::InBarrier.to_string()));
+            }
             let request = taken.map_err(|e| fault(e.to_string()))?;
             return Ok(request.map_or(Outcome::Continue, Outcome::Spawn));
         }

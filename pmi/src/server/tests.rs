@@ -121,7 +121,7 @@ fn breaking_the_protocol_is_that_ranks_fault() {
         ("cmd=get kvsname=kvs", "key="),
         ("cmd=init pmi_version=1", "second cmd=init"),
         ("cmd=init", "pmi_version="),
-        ("mcmd=spawn", "no cmd="),
+        ("mcmd=other", "no cmd="),
     ] {
         let mut talk = Talk::new(2, false);
         let fault = talk.try_say(1, line).unwrap_err();
@@ -131,6 +131,7 @@ fn breaking_the_protocol_is_that_ranks_fault() {
     let mut talk = Talk::new(2, false);
     talk.try_say(0, "cmd=barrier_in").unwrap();
     assert!(talk.try_say(0, "cmd=barrier_in").unwrap_err().why.contains("barrier_out"));
+    assert!(talk.try_say(0, "mcmd=spawn").unwrap_err().why.contains("barrier_out"));
     talk.say(1, "cmd=finalize");
     assert!(talk.try_say(1, "cmd=barrier_in").unwrap_err().why.contains("finalize"));
     let mut server = Server::new("kvs".into(), 1, false);
