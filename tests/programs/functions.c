@@ -149,11 +149,17 @@ static void errors_and_infos(void)
     code = MPI_Comm_dup(MPI_COMM_SELF, NULL);
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_ARG);
-    /* A function that is not there yet says so through the error handler. */
+    /* What the launcher refuses, or cannot do, is an error of MPI_COMM_SELF. */
     code = MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     code = MPI_Unpublish_name("a service", MPI_INFO_NULL, "a port");
     MPI_Error_class(code, &class);
+    CHECK(class == MPI_ERR_SERVICE);
+#ifdef MPIX_STREAM_NULL
+    /* A function that is not there yet says so through the error handler. */
+    code = MPIX_Stream_progress(MPIX_STREAM_NULL);
+    MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_UNSUPPORTED_OPERATION);
+#endif
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 
