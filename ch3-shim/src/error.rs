@@ -51,6 +51,11 @@ pub enum Error {
         /// Number of other failures that were not acknowledged.
         others: usize,
     },
+    /// The communicator was revoked ([`crate::Vci::revoke`]).
+    #[error(
+        "the communicator was revoked: a process has ended all that is under way in it; shrink it, or make another one"
+    )]
+    Revoked,
     /// Processes have failed, which nobody has acknowledged.
     #[error("finalize: {} of the job's processes failed without being acknowledged (ack_failures): {}", .0.len(), list(.0))]
     ProcessesFailed(Vec<Failure>),

@@ -71,7 +71,7 @@ pub use clock::VirtualClock;
 pub use config::{COLLECTIVES, Config};
 pub use device::{
     Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
-    Link, Message, Multiple, NetmodSetup, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized,
+    Link, Message, Multiple, NetmodSetup, Note, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized,
     SharedMessage, SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
 };
 pub use error::{Error, Result};

@@ -1,7 +1,7 @@
 //! Communicators: a group of processes with contexts of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use ch3_shim::Comm as Channel;
 
@@ -31,9 +31,7 @@ pub(crate) fn wake_tag(lane: Lane) -> i32 {
 pub(crate) struct CommCore {
     /// Context id in this process.
     pub id: u32,
-    /// Numbers by which agreements are ordered: the same in all processes, and of no other
-    /// communicator of a process.
-    pub order: [u32; 3],
+    pub identity: Identity,
     /// Channel of messages that leave.
     pub out: Channel,
     /// Channel of messages that come.
@@ -49,14 +47,49 @@ pub(crate) struct CommCore {
     remote: Option<Arc<Ranks>>,
     /// The local group comes first, in an order that both groups know.
     first: bool,
-    /// Collective operations that have begun: blocking calls, and those with requests.
-    begun: [AtomicU32; 2],
+    /// Collective operations that have begun: blocking calls, those with requests, and agreements
+    /// of the processes that live.
+    begun: [AtomicU32; 3],
     /// The memory that its processes share for collective operations.
     pub node: NodeState,
     /// Number of the communicator's handle; 0 while it has none.
     handle: AtomicU32,
     /// The session that it was made of, or null.
     pub session: Session,
+    revoked: AtomicBool,
+}
+
+/// The means by which all processes of a communicator know that they speak of the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// A name that another communicator of one of its processes hardly has.
+    pub name: u64,
+    /// Numbers by which agreements are ordered: of no other communicator of a process, and the same
+    /// in all processes of one job.
+    pub order: [u32; 3],
+}
+
+/// An agreed context id, and the name of what is made with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub id: u32,
+    pub name: u64,
+}
+
+impl Agreed {
+    /// The id of a communicator that is there from the beginning.
+    pub(crate) fn from_start(id: u32) -> Agreed {
+        Agreed { id, name: id.into() }
+    }
+}
+
+/// Returns the name of a communicator that was made of one with the name `parent`, in an operation
+/// with this tag, and has this context id in its first group.
+pub(crate) fn name_of(parent: u64, tag: i32, id: u32) -> u64 {
+    let mixed =
+        (parent ^ u64::from(tag.cast_unsigned()) << 32 ^ u64::from(id)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
 }
 
 fn new_serial() -> u64 {
@@ -66,12 +99,13 @@ fn new_serial() -> u64 {
 
 impl CommCore {
     /// Creates the core of an intracommunicator, in which this process has the rank `me`.
-    pub(crate) fn intra(id: u32, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
+    pub(crate) fn intra(agreed: Agreed, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
+        let Agreed { id, name } = agreed;
         let [messages, coll] = channels;
         let (begun, node, handle) = (Default::default(), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
-            order: order([&group, &group], [id, id]),
+            identity: Identity { name, order: order([&group, &group], [id, id]) },
             out: messages,
             inn: messages,
             coll,
@@ -85,6 +119,7 @@ impl CommCore {
             node,
             handle,
             session: Session::NULL,
+            revoked: AtomicBool::new(false),
         }
     }
 
@@ -100,12 +135,13 @@ impl CommCore {
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (order, remote) = (order([&group, &remote], [id, other]), Some(remote));
+        let name = name_of(u64::from(order[1]) << 32 | u64::from(order[2]), -1, order[0]);
         let (begun, node) = (Default::default(), NodeState::default());
         let (handle, session) = (AtomicU32::new(0), Session::NULL);
         let serial = new_serial();
         CommCore {
             id,
-            order,
+            identity: Identity { name, order },
             out,
             inn,
             coll,
@@ -119,7 +155,47 @@ impl CommCore {
             node,
             handle,
             session,
+            revoked: AtomicBool::new(false),
         }
+    }
+
+    /// Returns true if it was revoked, as far as this process knows.
+    #[inline]
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it was revoked, for the operations that are under way on it.
+    pub(crate) fn set_revoked(&self) {
+        self.revoked.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns what stands for it once it is revoked: nothing can be started on it.
+    pub(crate) fn unusable(&self) -> CommCore {
+        let count = |n: &AtomicU32| AtomicU32::new(n.load(Ordering::Relaxed));
+        CommCore {
+            id: self.id,
+            identity: self.identity,
+            out: Channel::REVOKED,
+            inn: Channel::REVOKED,
+            coll: Channel::REVOKED,
+            coll_out: Channel::REVOKED,
+            serial: new_serial(),
+            me: self.me,
+            group: Arc::clone(&self.group),
+            remote: self.remote.clone(),
+            first: self.first,
+            begun: self.begun.each_ref().map(count),
+            node: NodeState::default(),
+            handle: count(&self.handle),
+            session: self.session,
+            revoked: AtomicBool::new(true),
+        }
+    }
+
+    /// Returns the number of the next agreement of its processes.
+    pub(crate) fn next_agreement(&self) -> u32 {
+        self.begun[2].fetch_add(1, Ordering::Relaxed)
     }
 
     /// Notes the handle of the communicator.

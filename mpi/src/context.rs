@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use ch3_shim::{Comm as Channel, Device, Vci};
 
-use crate::comm::{CommCore, Comms, Communicator};
+use crate::comm::{Agreed, CommCore, Comms, Communicator, name_of};
 use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, Party};
@@ -65,6 +65,14 @@ pub(crate) fn channels(vci: &mut Vci, id: u32, members: &Ranks) -> Result<[Chann
     Ok([vci.comm_with_jobs(first, &others)?, vci.comm_with_jobs(first + 1, &others)?])
 }
 
+/// Returns the channel of messages of agreements that outlast failures.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn of_failures(vci: &mut Vci) -> Result<Channel> {
+    Ok(vci.comm_of_context(CONTEXTS * SESSIONS + 2)?)
+}
+
 /// Returns the channels for partitioned communication that belong to one for messages: for offers,
 /// and for the rest.
 ///
@@ -85,12 +93,13 @@ impl Contexts {
         free[0] &= !(1 << WORLD | 1 << SELF | 1 << SESSIONS);
         let (me, size) = (dev.rank(), dev.size());
         let all = Arc::new(Ranks::new((0..size).collect()));
-        let sessions = Arc::new(CommCore::intra(SESSIONS, channels(dev, SESSIONS, &all)?, all, me));
+        let sessions =
+            Arc::new(CommCore::intra(Agreed::from_start(SESSIONS), channels(dev, SESSIONS, &all)?, all, me));
         let (waiting, ending) = (Vec::new(), Vec::new());
         let contexts = Contexts { free, waiting, offered: [false; 2], ending, sessions };
         let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
             let group = Arc::new(Ranks::new(places.into()));
-            let core = CommCore::intra(id, channels(dev, id, &group)?, group, rank);
+            let core = CommCore::intra(Agreed::from_start(id), channels(dev, id, &group)?, group, rank);
             core.set_handle(handle);
             Ok(Some(Communicator::new(core, name, Errhandler::ARE_FATAL)))
         };
@@ -138,7 +147,8 @@ impl Contexts {
         for (core, handler) in std::mem::take(&mut self.ending) {
             if Arc::strong_count(&core) > 1 {
                 self.ending.push((core, handler));
-            } else {
+            } else if !core.is_revoked() {
+                // In a revoked context messages may still come that nobody receives.
                 self.release(core.id);
             }
         }
@@ -150,8 +160,53 @@ impl Contexts {
         self.free.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Offers all ids that no agreement offers; returns the words of an attempt, and the halves.
+    pub(crate) fn offer_rest(&mut self) -> (Vec<u64>, [bool; 2]) {
+        let offers = self.offered.map(|offered| !offered);
+        (self.offer(offers), offers)
+    }
+
+    /// Returns the words of an attempt that offers these halves.
+    fn offer(&mut self, offers: [bool; 2]) -> Vec<u64> {
+        self.reap();
+        let mut words = vec![0; WORDS + 1];
+        for (half, _) in offers.iter().enumerate().filter(|(_, offers)| **offers) {
+            self.offered[half] = true;
+            let ids = half * WORDS / 2..(half + 1) * WORDS / 2;
+            words[ids.clone()].copy_from_slice(&self.free[ids]);
+        }
+        words[WORDS] = if offers == [true; 2] { u64::MAX } else { 0 };
+        words
+    }
+
+    /// Takes the id on which all agree, if there is one.
+    ///
+    /// # Errors
+    /// If there is none although all have offered all that they have; `processes` did.
+    pub(crate) fn settle(&mut self, words: &[u64], processes: usize) -> Result<Option<u32>> {
+        let id = self.judge(words, processes)?;
+        id.into_iter().for_each(|id| self.take(id));
+        Ok(id)
+    }
+
+    /// Returns the id on which all agree, if there is one.
+    fn judge(&mut self, words: &[u64], processes: usize) -> Result<Option<u32>> {
+        if let Some(at) = words[..WORDS].iter().position(|word| *word != 0) {
+            return Ok(Some(at as u32 * 64 + words[at].trailing_zeros()));
+        }
+        if words[WORDS] == 0 {
+            return Ok(None);
+        }
+        let text = format!(
+            "no context id is left that all {processes} processes have free: of {IDS} communicators this process has {} \
+             left; free some",
+            self.left()
+        );
+        Err(MpiError::new(Class::OTHER, text))
+    }
+
     /// Ends an attempt that has offered these halves.
-    fn withdraw(&mut self, halves: [bool; 2]) {
+    pub(crate) fn withdraw(&mut self, halves: [bool; 2]) {
         for (offered, by_this) in self.offered.iter_mut().zip(halves) {
             *offered &= !by_this;
         }
@@ -180,7 +235,7 @@ pub(crate) struct Agreement {
 impl Agreement {
     /// Prepares an agreement. `member`: this process will be in the communicator.
     pub(crate) fn new(party: Party, member: bool) -> Agreement {
-        let key = (party.core.order, party.tag);
+        let key = (party.core.identity.order, party.tag);
         Agreement { party, key, member, offers: [false; 2], attempt: None, attempts: 0 }
     }
 
@@ -200,32 +255,26 @@ impl Agreement {
             _ if !late && contexts.waiting.iter().min() == Some(&self.key) => [!early, true],
             _ => [false; 2],
         };
-        contexts.reap();
-        let mut words = vec![0; WORDS + 1];
-        for (half, _) in self.offers.iter().enumerate().filter(|(_, offers)| **offers) {
-            contexts.offered[half] = true;
-            let ids = half * WORDS / 2..(half + 1) * WORDS / 2;
-            words[ids.clone()].copy_from_slice(&contexts.free[ids]);
-        }
-        words[WORDS] = if self.offers == [true; 2] { u64::MAX } else { 0 };
-        words
+        contexts.offer(self.offers)
     }
 
     /// Goes as far as it can; the id once it is agreed. It is this process's then.
     ///
     /// # Errors
     /// A peer that is lost; no id that is free in all processes.
-    pub(crate) fn advance(&mut self, vci: &mut Vci, contexts: &mut Contexts) -> Result<Option<u32>> {
+    pub(crate) fn advance(&mut self, vci: &mut Vci, contexts: &mut Contexts) -> Result<Option<Agreed>> {
         let mut attempt = match self.attempt.take() {
             Some(attempt) => attempt,
             None => AndAll::new(self.party.clone(), self.offer(contexts)),
         };
+        let processes = self.party.places.len();
         let result = match attempt.advance(vci) {
             Ok(None) => {
                 self.attempt = Some(attempt);
                 return Ok(None);
             }
-            Ok(Some(words)) => self.judge(words, contexts),
+            Ok(Some(words)) if self.member => contexts.settle(words, processes),
+            Ok(Some(words)) => contexts.judge(words, processes),
             Err(e) => Err(e),
         };
         contexts.withdraw(std::mem::take(&mut self.offers));
@@ -234,27 +283,7 @@ impl Agreement {
             Ok(None) => vci.stay_awake(),
             _ => contexts.leave(self.key),
         }
-        result
-    }
-
-    /// Returns the id on which all agree, if there is one.
-    fn judge(&self, words: &[u64], contexts: &mut Contexts) -> Result<Option<u32>> {
-        if let Some(at) = words[..WORDS].iter().position(|word| *word != 0) {
-            let id = at as u32 * 64 + words[at].trailing_zeros();
-            if self.member {
-                contexts.take(id);
-            }
-            return Ok(Some(id));
-        }
-        if words[WORDS] == 0 {
-            return Ok(None);
-        }
-        let text = format!(
-            "no context id is left that all {} processes have free: of {IDS} communicators this process has {} left; \
-             free some",
-            self.party.places.len(),
-            contexts.left()
-        );
-        Err(MpiError::new(Class::OTHER, text))
+        let name = |id| name_of(self.party.core.identity.name, self.party.tag, id);
+        Ok(result?.map(|id| Agreed { id, name: name(id) }))
     }
 }

@@ -216,6 +216,7 @@ fn class_of(error: &DeviceError) -> Class {
         DeviceError::Truncated { .. } => Class::TRUNCATE,
         DeviceError::Peer(_) | DeviceError::ProcessesFailed(_) => Class::PROC_FAILED,
         DeviceError::PendingFailed { .. } => Class::PROC_FAILED_PENDING,
+        DeviceError::Revoked => Class::REVOKED,
         DeviceError::Netmod(_) | DeviceError::Launcher(_) | DeviceError::Config(_) => Class::OTHER,
         DeviceError::Meet(_) => Class::PORT,
         DeviceError::Forked | DeviceError::Timeout(_) | DeviceError::Usage(_) => Class::OTHER,

@@ -66,6 +66,10 @@ impl Round {
     fn begin(vci: &mut Vci, party: &Party, to: usize, data: Vec<u8>, from: usize, room: usize) -> Round {
         let Party { core, places, tag, .. } = party;
         let failed = |e: Box<ch3_shim::Failed>| failure(e.error, core);
+        if core.is_revoked() {
+            let revoked = || Err(failure(ch3_shim::Error::Revoked, core));
+            return Round { send: revoked(), receive: revoked(), room };
+        }
         let receive = vci.irecv(vec![0; room], places[from].cast_signed(), *tag, core.coll);
         let send = vci.isend(data, places[to].cast_signed(), *tag, core.coll_to(places[to]));
         Round { send: send.map_err(failed), receive: receive.map_err(failed), room }

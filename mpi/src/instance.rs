@@ -278,7 +278,11 @@ impl Mpi {
                 on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
             }
         }
-        let State { dev, objects, requests } = state;
+        let State { mut dev, objects, requests } = state;
+        if objects.ft.is_used() {
+            // The program has gone on without those that have failed.
+            dev.ack_failures();
+        }
         let left = dev.finalize();
         drop((objects, requests));
         deleted.and(sent)?;

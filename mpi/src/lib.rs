@@ -50,6 +50,7 @@ pub mod env;
 pub mod errh;
 pub mod error;
 mod exchange;
+mod ft;
 mod greq;
 pub mod group;
 mod guest;

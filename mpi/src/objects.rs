@@ -10,15 +10,16 @@ use crate::buffers::Buffers;
 use crate::coll::Spares;
 use crate::coll::choice::Forced;
 use crate::comm::Comms;
-use crate::context::Contexts;
+use crate::context::{Contexts, of_failures};
 use crate::datatype::Types;
 use crate::error::Result;
+use crate::ft::Tolerance;
 use crate::group::Groups;
 use crate::handle::Table;
 use crate::io::Files;
 use crate::matched::Messages;
 use crate::op::Ops;
-use crate::partitioned::tags::Tags;
+use crate::partitioned::Partitioned;
 use crate::session::Sessions;
 use crate::win::Wins;
 
@@ -36,15 +37,14 @@ pub(crate) struct Objects {
     pub sessions: Sessions,
     pub buffers: Buffers,
     pub files: Files,
-    /// Tags of partitioned receives.
-    pub part_tags: Tags,
-    /// Number of partitioned sends that were made.
-    pub partitioned_sends: u32,
+    pub partitioned: Partitioned,
     pub wins: Wins,
     /// Runs of collective operations that are over, for the next ones.
     pub spares: Spares,
     /// The algorithms of collective operations that are set.
     pub forced: Forced,
+    /// Agreements that outlast failures, and revoked communicators.
+    pub ft: Tolerance,
 }
 
 impl Objects {
@@ -54,7 +54,11 @@ impl Objects {
     /// A device that has duplicated communicators.
     pub(crate) fn new(dev: &mut Device, anytime: Arc<Anytime>) -> Result<Objects> {
         let (comms, contexts) = Contexts::at_init(dev)?;
+        let failures = of_failures(dev)?;
+        let mut ft = Tolerance::new(dev, failures);
+        comms.iter().for_each(|(_, comm)| ft.note_made(&comm.core));
         Ok(Objects {
+            ft,
             comms,
             groups: Groups::new(dev.rank()),
             messages: Table::new(),
@@ -66,8 +70,7 @@ impl Objects {
             sessions: Sessions::default(),
             buffers: Buffers::default(),
             files: Files::default(),
-            part_tags: Tags::default(),
-            partitioned_sends: 0,
+            partitioned: Partitioned::default(),
             wins: Wins::default(),
             spares: Spares::default(),
             forced: Forced::read(|operation| dev.config().coll.algorithm(operation as usize)),

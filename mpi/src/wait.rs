@@ -45,6 +45,9 @@ fn look<T>(
     ready: &mut impl Ready<T>,
 ) -> Part<T> {
     objects.wins.serve(vci);
+    if vci.has_alarm() {
+        objects.ft.serve(vci, &mut objects.comms);
+    }
     if let Some(call) = requests.advance_tasks(vci, objects) {
         return Part::Call(call);
     }

@@ -302,6 +302,25 @@ fn survivors_of_each_collective_operation_have_an_end() {
     }
 }
 
+/// Processes revoke, agree and shrink while others die.
+#[test]
+fn survivors_go_on_without_the_dead() {
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 20), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let mut job = surviving(Abi::Mpich, "failures.c", 2 + (random(1) % 6) as u32);
+        job.arg(seed.to_string());
+        match random(3) % 4 {
+            0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
+            1 => _ = job.env("NETMOD_SHM_RANKS", "2"),
+            _ => {}
+        }
+        let done = run(&mut job);
+        assert!(done.ok_ranks("failures") > 0, "{seed}: {done}");
+        assert!(!done.output.contains("not so"), "{seed}: {done}");
+    }
+}
+
 #[test]
 fn survivors_of_epochs_are_told() {
     const KINDS: [&str; 6] = ["fence", "group", "lock", "flush", "lock_all", "words"];

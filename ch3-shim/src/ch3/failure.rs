@@ -5,6 +5,7 @@ use std::time::Duration;
 use netmod_core::lifecycle::{VcEvent, VcState};
 use netmod_core::{Card, GroupId, Outcome, PeerName, ReqId, Time, VcError, VcErrorKind, VcId, VcLife};
 
+use super::contexts::Senders;
 use super::routes::host_of;
 use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;
@@ -67,9 +68,24 @@ impl Ch3 {
         self.set_alarm();
     }
 
+    /// Acknowledges the failures of the processes whose messages come in a context, for that alone.
+    pub(crate) fn acknowledge_in(&mut self, context: u32) {
+        let world = self.groups.world.id;
+        let failed = self.failures.iter().filter(|f| f.peer.group == world).map(|f| f.peer.rank);
+        self.contexts.acknowledge(context, failed);
+    }
+
+    /// Notes that a message of the watched context was taken.
+    pub(crate) fn note_taken(&mut self) {
+        self.contexts.note_taken();
+        self.set_alarm();
+    }
+
     fn set_alarm(&mut self) {
         let deserted = self.groups.iter().any(|(_, g)| self.is_deserted(g));
-        self.failures.set_alarm(deserted);
+        // Contexts have acknowledgements of their own.
+        let heeded = self.contexts.has_senders() && !self.failures.is_empty();
+        self.failures.set_alarm(deserted || heeded || self.contexts.has_unread());
     }
 
     /// Returns the consequence of failures for a request that is not finished. Only an unmatched
@@ -85,6 +101,9 @@ impl Ch3 {
 
     /// Returns the consequence of failures for a message from any source in a context.
     pub(crate) fn outlook_of_any(&self, context: u32) -> WaitOutlook {
+        if let Some(senders) = self.contexts.senders(context) {
+            return self.outlook_of(senders);
+        }
         let (mut deserted, mut others) = (None, false);
         for (_, group) in self.groups.senders(context) {
             if let Some((first, n)) = self.failures.unacknowledged(group.id) {
@@ -100,6 +119,49 @@ impl Ch3 {
         match deserted.filter(|_| !others) {
             Some(group) => WaitOutlook::NobodyLeft(self.nobody_left(group)),
             None => WaitOutlook::Unaffected,
+        }
+    }
+
+    /// Returns the consequence of failures for a message of some processes of the job.
+    fn outlook_of(&self, senders: &Senders) -> WaitOutlook {
+        let group = &self.groups.world;
+        let failed = || self.failures.iter().filter(|f| f.peer.group == group.id);
+        let mut lost = failed().filter(|f| senders.have_lost(f));
+        if let Some(first) = lost.next() {
+            let (rank, cause) = (first.peer.rank, first.cause.clone());
+            return WaitOutlook::Pending(Error::PendingFailed { rank, cause, others: lost.count() });
+        }
+        let others = senders.others_than(group.me);
+        if others > 0 && failed().filter(|f| senders.have(f)).count() >= others {
+            WaitOutlook::NobodyLeft(self.nobody_left(group.id))
+        } else {
+            WaitOutlook::Unaffected
+        }
+    }
+
+    /// Asks for everything unfinished of a context to be cancelled: receives in `inn`, and sends to
+    /// these ranks of the job in the context `out`.
+    pub(crate) fn revoke(&mut self, io: &mut DevIo<'_>, inn: u32, (out, peers): (u32, &[u32])) {
+        let (world, out) = (self.groups.world.id, self.groups.world.space.to_wire(out));
+        let goes_there = |req: ReqId| match io.core.req(req).and_then(|r| io.core.vc(r.vc?)) {
+            Some(vc) => vc.peer.group == world && peers.contains(&vc.peer.rank),
+            None => true,
+        };
+        let concerned = |req: ReqId, m: &MpiReq| match m.role {
+            Role::Recv => m.env.context() == inn,
+            Role::SelfSend | Role::Send | Role::SyncSend { .. } | Role::Waiting { .. } | Role::RndvSend => {
+                m.env.context() == out && goes_there(req)
+            }
+            Role::OneSided | Role::RndvRecv | Role::Cookie | Role::SentCookie | Role::Arriving { .. } => {
+                false
+            }
+        };
+        let found: Vec<ReqId> =
+            self.reqs.side.iter().filter(|(req, m)| concerned(*req, m)).map(|(req, _)| req).collect();
+        let unfinished: Vec<ReqId> = found.into_iter().filter(|req| !io.core.is_finished(*req)).collect();
+        self.contexts.note_revoked(&unfinished);
+        for req in unfinished {
+            self.cancel(io, req);
         }
     }
 

@@ -22,7 +22,8 @@ pub(crate) struct Failures {
     of: BTreeMap<PeerName, Failure>,
     /// Failures that are not acknowledged.
     news: usize,
-    /// Receives from any source may be unable to finish.
+    /// Receives from any source may be unable to finish, or a message of the watched context is
+    /// here.
     alarm: bool,
     /// Ranks that the process manager has reported already.
     told: BTreeSet<u32>,
@@ -44,10 +45,15 @@ impl Failures {
         self.alarm
     }
 
-    /// Raises the alarm if a failure is not acknowledged or a group is `deserted`; clears it
+    /// Raises the alarm if a failure is not acknowledged or there is another reason; clears it
     /// otherwise.
-    pub(super) fn set_alarm(&mut self, deserted: bool) {
-        self.alarm = self.news > 0 || deserted;
+    pub(super) fn set_alarm(&mut self, other_reason: bool) {
+        self.alarm = self.news > 0 || other_reason;
+    }
+
+    /// Raises the alarm.
+    pub(super) fn raise_alarm(&mut self) {
+        self.alarm = true;
     }
 
     /// Iterates over the failures in the order of names.

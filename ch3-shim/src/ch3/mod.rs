@@ -12,6 +12,7 @@ mod budget;
 mod cancel;
 mod close;
 mod connect;
+mod contexts;
 mod credit;
 mod failure;
 mod failures;
@@ -47,6 +48,7 @@ use crate::pkt::{CookieLen, Packet, Plain, Short};
 pub(crate) use budget::Budget;
 pub(crate) use close::Closing;
 pub(crate) use connect::{card_key, rank_of_key};
+pub(crate) use contexts::Contexts;
 pub(crate) use credit::Terms;
 pub(crate) use failure::WaitOutlook;
 pub use failures::Failure;
@@ -125,6 +127,7 @@ pub(crate) struct Ch3 {
     pub budget: Budget,
     pub closing: Closing,
     pub failures: Failures,
+    pub contexts: Contexts,
     pub lookups: Lookups,
     pub stats: DeviceStats,
 }

@@ -147,6 +147,9 @@ impl Ch3 {
     #[inline(never)]
     pub(crate) fn keep(&mut self, env: Envelope, mut msg: Unexpected) -> crate::tagmatch::UnexpectedKey {
         self.charge_kept(&msg);
+        if self.contexts.note_kept(env.context()) {
+            self.failures.raise_alarm();
+        }
         msg.since = self.reqs.now;
         let key = self.queues.unexpected.push(env, msg);
         self.stats.unexpected_high = self.stats.unexpected_high.max(self.queues.unexpected.len() as u64);

@@ -20,8 +20,8 @@ use super::watch::Watching;
 use super::{Cores, Ticks, Vci};
 use crate::bootstrap::{Bootstrap, process_manager};
 use crate::ch3::{
-    Budget, Ch3, Closing, DeviceStats, Failures, Group, Groups, JobName, Lmt, Lookups, OneSided, Ports,
-    Queues, Requests, Routes, Terms, card_key,
+    Budget, Ch3, Closing, Contexts, DeviceStats, Failures, Group, Groups, JobName, Lmt, Lookups, OneSided,
+    Ports, Queues, Requests, Routes, Terms, card_key,
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
@@ -504,6 +504,7 @@ impl Builder {
                 budget: Budget::new(&self.cfg, terms),
                 closing: Closing::default(),
                 failures: Failures::default(),
+                contexts: Contexts::default(),
                 lookups: Lookups::new(card.into()),
                 stats: DeviceStats::default(),
             },

@@ -11,6 +11,7 @@
 
 mod blocking;
 mod checkpoint;
+mod contexts;
 mod dropped;
 mod dynamic;
 mod failed;
@@ -51,6 +52,7 @@ use crate::netset::NetSet;
 use crate::progress::Guarded;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
+pub use contexts::Note;
 pub use dynamic::{InterComm, Link};
 pub use failed::{Completion, Ended, Failed, SomeFailed};
 pub use init::Builder;
@@ -258,7 +260,7 @@ impl Vci {
     fn group(&self, comm: Comm) -> Result<&Group> {
         match self.ch3.groups.get(comm.group) {
             Some(g) if g.space.owns(comm.context) => Ok(g),
-            _ => Err(disconnected()),
+            _ => Err(contexts::unusable(comm)),
         }
     }
 

@@ -149,7 +149,7 @@ impl Vci {
         }
     }
 
-    fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
+    pub(super) fn take_unexpected(&mut self, pattern: &Pattern) -> Option<Message> {
         let (env, body) = self.ch3.queues.unexpected.take_match(pattern)?;
         self.watching.found();
         Some(Message { env, losses: self.ch3.losses(body.vc), body: Some(body) })

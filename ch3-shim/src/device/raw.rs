@@ -142,12 +142,15 @@ impl Vci {
     /// that the device held for it.
     #[inline(never)]
     pub(super) fn take_whole(&mut self, req: RawReq) -> (Status, Result<()>, Owned) {
+        let revoked = self.ch3.contexts.was_revoked(req.0);
         let (outcome, status, cut, owned) = self.ch3.reqs.take_result(&mut self.engine.core, req.0);
         let result = match (outcome, cut) {
             (Outcome::Failed(e), _) => Err(self.blame(e)),
             (Outcome::Done, Some(sent)) => Err(Error::Truncated { status, sent }),
             (Outcome::Pending, _) => Err(Error::Usage("a request was used up before it was finished".into())),
-            (Outcome::Done | Outcome::Cancelled, _) => Ok(()),
+            (Outcome::Done, _) => Ok(()),
+            (Outcome::Cancelled, _) if revoked => Err(Error::Revoked),
+            (Outcome::Cancelled, _) => Ok(()),
         };
         (status, result, owned)
     }

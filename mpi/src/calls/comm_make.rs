@@ -7,7 +7,7 @@ use ch3_shim::Vci;
 
 use super::inter::other_id;
 use crate::buffers::Owner;
-use crate::comm::{CommCore, Communicator};
+use crate::comm::{Agreed, CommCore, Communicator};
 use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
     COMM_TYPE_SHARED, UNDEFINED,
@@ -49,6 +49,7 @@ impl Objects {
     /// A bad error handler; too many communicators.
     pub(crate) fn add_comm_with(&mut self, errhandler: Errhandler, core: CommCore) -> Result<Comm> {
         self.anytime.errhandlers().hold(errhandler)?;
+        self.ft.note_made(&core);
         let comm = self.comms.insert(Communicator::new(core, "", errhandler))?;
         self.comms.get(comm)?.core.set_handle(comm);
         Ok(comm)
@@ -62,6 +63,7 @@ impl State {
         let gone = objects.comms.remove(comm)?;
         requests.hold(comm, &gone.core);
         objects.spares.forget(&gone.core);
+        objects.ft.note_freed(&gone.core);
         let handler = objects.anytime.errhandlers().get(gone.errhandler)?;
         objects.anytime.errhandlers().release(gone.errhandler);
         objects.buffers.end(Owner::Comm(comm));
@@ -93,37 +95,40 @@ impl Duplication {
     /// Goes as far as it can; true once the communicator is complete.
     fn go_on(&mut self, vci: &mut Vci, objects: &mut Objects) -> Result<bool> {
         if let Stage::Agree(agreement) = &mut self.stage {
-            let Some(id) = agreement.advance(vci, &mut objects.contexts)? else { return Ok(false) };
+            let Some(agreed) = agreement.advance(vci, &mut objects.contexts)? else { return Ok(false) };
+            let id = agreed.id;
             match self.both.take() {
                 Some(both) => {
                     self.stage = Stage::Tell(id, GatherAll::new(both, id.to_le_bytes().to_vec()));
                 }
-                None => return self.complete(vci, objects, [id, id]).map(|()| true),
+                None => return self.complete(vci, objects, agreed, id).map(|()| true),
             }
         }
         let Stage::Tell(id, told) = &mut self.stage else { return Ok(false) };
         let Some(ids) = told.advance(vci)? else { return Ok(false) };
-        let ids = [*id, other_id(&self.parent, *id, &ids)];
-        self.complete(vci, objects, ids).map(|()| true)
+        let (id, other) = (*id, other_id(&self.parent, *id, &ids));
+        self.complete(vci, objects, Agreed::from_start(id), other).map(|()| true)
     }
 
-    fn complete(&self, vci: &mut Vci, objects: &mut Objects, ids: [u32; 2]) -> Result<()> {
-        let core = like(vci, &self.parent, ids)?;
+    fn complete(&self, vci: &mut Vci, objects: &mut Objects, agreed: Agreed, other: u32) -> Result<()> {
+        let core = like(vci, &self.parent, agreed, other)?;
         core.set_handle(self.comm);
+        objects.ft.note_made(&core);
         objects.comms.get_mut(self.comm)?.core = Arc::new(core);
         Ok(())
     }
 }
 
 /// Makes the core of a communicator with the groups of another one.
-fn like(vci: &mut Vci, parent: &CommCore, [id, other]: [u32; 2]) -> Result<CommCore> {
+fn like(vci: &mut Vci, parent: &CommCore, agreed: Agreed, other: u32) -> Result<CommCore> {
+    let id = agreed.id;
     let (group, me) = (Arc::clone(parent.group()), parent.rank());
     let mut core = match parent.remote() {
         Some(remote) => {
             let both = [channels(vci, id, remote)?, channels(vci, other, remote)?];
             CommCore::inter([id, other], both, (group, me), Arc::clone(remote), parent.is_first())
         }
-        None => CommCore::intra(id, channels(vci, id, &group)?, group, me),
+        None => CommCore::intra(agreed, channels(vci, id, &group)?, group, me),
     };
     core.session = parent.session;
     Ok(core)
@@ -149,7 +154,7 @@ impl Task for Duplication {
 
 impl Mpi {
     /// Waits for an agreement.
-    pub(crate) fn agree(&self, mut agreement: Agreement) -> Result<u32> {
+    pub(crate) fn agree(&self, mut agreement: Agreement) -> Result<Agreed> {
         self.wait_until(|vci, objects, _| agreement.advance(vci, &mut objects.contexts).transpose())
     }
 
@@ -160,10 +165,10 @@ impl Mpi {
     }
 
     /// Makes an intracommunicator of an agreed id, in which this process is.
-    pub(crate) fn make(&self, parent: Comm, id: u32, group: Arc<Ranks>, me: u32) -> Result<Comm> {
+    pub(crate) fn make(&self, parent: Comm, agreed: Agreed, group: Arc<Ranks>, me: u32) -> Result<Comm> {
         self.with(|s| {
-            let channels = channels(&mut s.dev, id, &group)?;
-            s.objects.add_comm(parent, CommCore::intra(id, channels, group, me))
+            let channels = channels(&mut s.dev, agreed.id, &group)?;
+            s.objects.add_comm(parent, CommCore::intra(agreed, channels, group, me))
         })
     }
 
@@ -191,7 +196,7 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, requests } = s;
             let parent = objects.comms.core(comm)?;
-            let core = like(dev, &parent, [INCOMPLETE; 2])?;
+            let core = like(dev, &parent, Agreed::from_start(INCOMPLETE), INCOMPLETE)?;
             let new = objects.add_comm(comm, core)?;
             objects.copy_topology(comm, new)?;
             let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
@@ -261,14 +266,14 @@ impl Mpi {
     }
 
     fn split(&self, comm: Comm, core: &Arc<CommCore>, color: Option<u64>, wishes: &[Wish]) -> Result<Comm> {
-        let id = self.agree(Agreement::new(Party::of_all(core), color.is_some()))?;
+        let agreed = self.agree(Agreement::new(Party::of_all(core), color.is_some()))?;
         if color.is_none() {
             return Ok(Comm::NULL);
         }
         let places = Wish::places(wishes, color, core.group());
         let own = core.group().place(core.rank());
         let me = places.iter().position(|p| Some(*p) == own).unwrap_or(0) as u32;
-        self.make(comm, id, Arc::new(Ranks::new(places)), me)
+        self.make(comm, agreed, Arc::new(Ranks::new(places)), me)
     }
 
     /// Makes communicators of processes that share hardware (`MPI_Comm_split_type`). Null for a
@@ -364,9 +369,9 @@ impl Mpi {
             let wish = Wish { color: rank.map(|_| 0), key: rank.unwrap_or(0).cast_signed() };
             return self.split_inter(comm, &core, wish);
         }
-        let id = self.agree(Agreement::new(Party::of_all(&core), rank.is_some()))?;
+        let agreed = self.agree(Agreement::new(Party::of_all(&core), rank.is_some()))?;
         match rank {
-            Some(me) => self.make(comm, id, Arc::new(Ranks::new(places)), me),
+            Some(me) => self.make(comm, agreed, Arc::new(Ranks::new(places)), me),
             None => Ok(Comm::NULL),
         }
     }
@@ -390,8 +395,8 @@ impl Mpi {
             me: me as usize,
             tag: CommCore::group_tag(tag),
         };
-        let id = self.agree(Agreement::new(party, true))?;
-        self.make(comm, id, Arc::new(Ranks::new(places)), me)
+        let agreed = self.agree(Agreement::new(party, true))?;
+        self.make(comm, agreed, Arc::new(Ranks::new(places)), me)
     }
 
     /// Frees a communicator and sets the handle to null (`MPI_Comm_free`). Operations on it that

@@ -68,7 +68,7 @@ impl Mpi {
         };
         let leads = core.rank() == leader;
         let partner = if leads { Some(self.with(|s| partner(&s.objects))?) } else { None };
-        let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
+        let id = self.agree(Agreement::new(Party::of_all(&core), true))?.id;
         let made = self.meet(local, &core, leader, partner.as_ref(), id);
         if made.is_err() {
             self.with(|s| {
@@ -156,7 +156,7 @@ impl Mpi {
         let (own, other) = if own_first { (first, second) } else { (second, first) };
         let others = Wish::places(other, wish.color, &remote);
         let joins = wish.color.is_some() && !others.is_empty();
-        let id = self.agree(Agreement::new(Party::of_all(core), joins))?;
+        let id = self.agree(Agreement::new(Party::of_all(core), joins))?.id;
         let told = Party { tag: core.next_tag(), ..both };
         let ids = self.gather_records(told, id.to_le_bytes().to_vec())?;
         if !joins {
@@ -251,7 +251,7 @@ impl Mpi {
         let (first, second) = if own_before { (own, other) } else { (other, own) };
         let places: Arc<[u32]> = first.iter().chain(second.iter()).copied().collect();
         let me = core.rank() + if own_before { 0 } else { remote.size() };
-        let id = self.agree(Agreement::new(Party { tag: core.next_tag(), ..both }, true))?;
-        self.make(inter, id, Arc::new(Ranks::new(places)), me)
+        let agreed = self.agree(Agreement::new(Party { tag: core.next_tag(), ..both }, true))?;
+        self.make(inter, agreed, Arc::new(Ranks::new(places)), me)
     }
 }

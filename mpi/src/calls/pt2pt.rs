@@ -49,7 +49,7 @@ impl Mpi {
         let mut status = None;
         let waited = vci.wait_until(Time::NEVER, |vci| {
             status = vci.take_plain(raw);
-            status.is_some() || vci.is_settled(raw) || self.is_wanted()
+            status.is_some() || vci.is_settled(raw) || vci.has_alarm() || self.is_wanted()
         });
         if let Err(e) = waited {
             vci.end_raw(raw);

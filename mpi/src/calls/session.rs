@@ -222,10 +222,11 @@ impl Mpi {
         let me = me.ok_or_else(not_member)?;
         let tag = CommCore::group_tag(tag_of(stringtag));
         let party = Party { core, places: Arc::clone(&places), me, tag };
-        let id = self.agree(Agreement::new(party, true))?;
+        let agreed = self.agree(Agreement::new(party, true))?;
         let comm = self.with(|s| {
             let group = Arc::new(Ranks::new(places));
-            let mut core = CommCore::intra(id, channels(&mut s.dev, id, &group)?, group, me as u32);
+            let channels = channels(&mut s.dev, agreed.id, &group)?;
+            let mut core = CommCore::intra(agreed, channels, group, me as u32);
             core.session = session;
             s.objects.add_comm_with(errhandler, core)
         })?;

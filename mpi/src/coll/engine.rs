@@ -4,21 +4,29 @@
 //! Every message has the length that its receiver expects. Another length tells that processes have
 //! given different arguments, or that the sender has failed. The same holds for what a process
 //! sends to itself. A process that has failed goes on, and sends empty messages in place of its
-//! data. All that depend on it fail, too, and nobody waits for a message that does not come.
-//! Slots of shared memory are posted as failed in the same case. The operation's signature stands
-//! beside the flag; if two processes differ in it, who looks fails.
+//! data, or single bytes if another process has failed before. All that depend on it fail, too, and
+//! nobody waits for a message that does not come. Slots of shared memory are posted as failed in
+//! the same case. The operation's signature stands beside the flag; if two processes differ in it,
+//! who looks fails.
 
 use std::sync::Arc;
 
 use super::memory::{KEPT, Memory, Work, other_length};
 use super::node_memory::{NodeMemory, Place};
 use super::node_run::{self, NodeRun, Outcome};
-use super::schedule::{Data, Schedule, Step};
+use super::schedule::{Data, Elem, Schedule, Step};
+use super::signature;
 use super::wire::Wire;
 use crate::datatype::{Buf, TypeDesc};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::Datatype;
 use crate::op::{Kernel, UserOp};
+
+/// Returns true if an operation has failed since a process has, or was lost.
+#[cold]
+fn is_loss(error: &MpiError) -> bool {
+    [Class::PROC_FAILED, Class::REVOKED].contains(&error.class)
+}
 
 /// The state of a run after it has gone as far as it can.
 #[derive(Debug)]
@@ -160,8 +168,13 @@ impl<R: Copy> Active<R> {
         while let Some(step) = self.schedule.steps.get(self.next) {
             match step {
                 Step::Send { to, from } => {
-                    let count = if self.failed.is_none() { from.count } else { 0 };
-                    let data = self.memory.segment(&Data { count, ..*from });
+                    let data = match &self.failed {
+                        None => self.memory.segment(from),
+                        Some(e) if is_loss(e) && from.elem.plain && from.bytes() > 1 => {
+                            self.memory.segment(&Data { count: 1, elem: Elem::BYTE, ..*from })
+                        }
+                        Some(_) => self.memory.segment(&Data { count: 0, ..*from }),
+                    };
                     let begun = wire.send(*to, data);
                     self.started(begun, None);
                 }
@@ -224,7 +237,11 @@ impl<R: Copy> Active<R> {
                 }
                 Step::Post { .. } | Step::Release { .. } => {
                     let Some(node) = self.memory.node() else { return Advance::Failed(no_node()) };
-                    let state = (self.schedule.signature, self.failed.is_some());
+                    let signature = match &self.failed {
+                        Some(e) if is_loss(e) => signature::LOST,
+                        _ => self.schedule.signature,
+                    };
+                    let state = (signature, self.failed.is_some());
                     for begun in node_run::tell(node, *step, state, wire) {
                         self.started(begun, None);
                     }

@@ -335,6 +335,14 @@ fn beside(rank: usize, slot: u32, (short, range): (bool, Range<usize>), bytes: u
 
 #[cold]
 pub(super) fn other_length(got: usize, wanted: usize) -> Box<MpiError> {
+    if got == 1 {
+        // A process that has lost another one sends it in place of data.
+        let text = format!(
+            "the operation has failed at a process that has lost another one, or that has sent 1 byte where {wanted} \
+             are expected"
+        );
+        return MpiError::new(Class::PROC_FAILED, text);
+    }
     let text = format!(
         "a process has sent {got} bytes where {wanted} are expected: it has given another count or datatype, or the \
          operation has failed there"

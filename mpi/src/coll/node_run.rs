@@ -139,6 +139,10 @@ impl<R: Copy> NodeRun<R> {
         if has_happened || self.lost.contains(&rank) {
             return Outcome::Done;
         }
+        if let Some(e) = wire.given_up() {
+            self.lost.push(rank);
+            return Outcome::Failed(e);
+        }
         if wire.is_going_to_sleep() {
             if let Awaited::Post { rank, slot } = awaited
                 && node.is_past(lane, rank, slot)
@@ -193,6 +197,10 @@ pub(super) fn tell<W: Wire>(
 fn differs(rank: usize, posted: Option<Posted>, signature: u64) -> Box<MpiError> {
     let mine = signature::name(signature);
     let text = match posted {
+        Some(Posted { signature: signature::LOST, is_later: false, .. }) => {
+            let text = format!("{mine} has failed at rank {rank}, which has lost another process");
+            return MpiError::new(Class::PROC_FAILED, text);
+        }
         Some(Posted { signature: theirs, is_later: false, failed }) if theirs == signature => {
             debug_assert!(failed, "nothing differs");
             format!("{mine} has failed at rank {rank}, whose error says why")

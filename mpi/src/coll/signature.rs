@@ -16,6 +16,9 @@ const NUMBER_AT: u32 = OP_AT + OP;
 /// An operation of the program.
 const OF_PROGRAM: u64 = (1 << OP) - 1;
 
+/// Stands for the signature of an operation that has failed since a process has.
+pub(super) const LOST: u64 = u64::MAX;
+
 /// The names of operations, by the number in a signature.
 const NAMES: [&str; 16] = [
     "another operation",

@@ -291,6 +291,17 @@ impl Carrier<'_> {
         Ok((place.ok_or_else(missing)?.cast_signed(), remote))
     }
 
+    /// Returns the same, unless the communicator was revoked.
+    #[inline]
+    fn usable_peer(&self, rank: u32) -> Result<(i32, bool)> {
+        if self.core.is_revoked() { Err(self.revoked()) } else { self.peer(rank) }
+    }
+
+    #[cold]
+    fn revoked(&self) -> Box<MpiError> {
+        failure(ch3_shim::Error::Revoked, self.core)
+    }
+
     fn channel(&self, remote: bool) -> Channel {
         if remote { self.core.coll_out } else { self.core.coll }
     }
@@ -300,12 +311,12 @@ impl Wire for Carrier<'_> {
     type Req = RawReq;
 
     fn send(&mut self, to: u32, data: Segment) -> Result<RawReq> {
-        let (place, remote) = self.peer(to)?;
+        let (place, remote) = self.usable_peer(to)?;
         Ok(self.vci.isend_raw(data, place, self.tag, self.channel(remote), Mode::Standard)?)
     }
 
     fn recv(&mut self, from: u32, room: Segment) -> Result<RawReq> {
-        let (place, _) = self.peer(from)?;
+        let (place, _) = self.usable_peer(from)?;
         Ok(self.vci.irecv_raw(room, place, self.tag, self.core.coll)?)
     }
 
@@ -327,6 +338,10 @@ impl Wire for Carrier<'_> {
 
     fn is_going_to_sleep(&self) -> bool {
         self.vci.is_going_to_sleep()
+    }
+
+    fn given_up(&self) -> Option<Box<MpiError>> {
+        self.core.is_revoked().then(|| self.revoked())
     }
 
     fn stay_awake(&mut self) {

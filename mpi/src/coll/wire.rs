@@ -3,7 +3,7 @@
 use netmod_core::Segment;
 
 use super::node_memory::Lane;
-use crate::error::Result;
+use crate::error::{MpiError, Result};
 
 /// The carrier of a collective operation's messages, each to the process of a rank.
 pub trait Wire {
@@ -45,4 +45,8 @@ pub trait Wire {
 
     /// Keeps the process awake.
     fn stay_awake(&mut self);
+
+    /// Returns the error with which a wait ends for something that may never happen: the
+    /// communicator was revoked.
+    fn given_up(&self) -> Option<Box<MpiError>>;
 }

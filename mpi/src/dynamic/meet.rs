@@ -128,7 +128,7 @@ impl Mpi {
     ) -> Result<Comm> {
         let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         let root = self.checked_root(&core, root)?;
-        let id = self.agree(Agreement::new(Party::of_all(&core), true))?;
+        let id = self.agree(Agreement::new(Party::of_all(&core), true))?.id;
         let meeting = Meeting { core: &core, id };
         let met = if core.rank() == root {
             let outcome = plan().and_then(|plan| self.lead(&meeting, plan));

@@ -162,10 +162,10 @@ impl Mpi {
     /// Makes the group of a file, with a context of its own.
     fn file_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
         let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
-        let id = self.agree(Agreement::new(Party::of_all(&parent), true))?;
+        let agreed = self.agree(Agreement::new(Party::of_all(&parent), true))?;
         self.with(|s| {
-            let channels = channels(&mut s.dev, id, parent.group())?;
-            let core = CommCore::intra(id, channels, Arc::clone(parent.group()), parent.rank());
+            let channels = channels(&mut s.dev, agreed.id, parent.group())?;
+            let core = CommCore::intra(agreed, channels, Arc::clone(parent.group()), parent.rank());
             Ok(Arc::new(core))
         })
     }

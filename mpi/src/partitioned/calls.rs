@@ -90,8 +90,9 @@ impl Mpi {
         self.partitioned(|s| {
             let target = Target::of_send(&s.objects.comms, dest, tag, comm)?.own();
             let data = partitions(&s.objects.types, &buf, number)?;
-            s.objects.partitioned_sends = s.objects.partitioned_sends.wrapping_add(1);
-            Ok(Box::new(Sending::new(&mut s.dev, s.objects.partitioned_sends, data, target)?))
+            let sends = &mut s.objects.partitioned.sends;
+            *sends = sends.wrapping_add(1);
+            Ok(Box::new(Sending::new(&mut s.dev, s.objects.partitioned.sends, data, target)?))
         })
     }
 

@@ -181,3 +181,12 @@ mod tests {
         assert_eq!(Answer::from_bytes(&[3; Answer::LEN]), None);
     }
 }
+
+/// The state of partitioned communication of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Partitioned {
+    /// Tags of receives.
+    pub tags: tags::Tags,
+    /// Number of sends that were made.
+    pub sends: u32,
+}

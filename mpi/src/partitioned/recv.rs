@@ -191,7 +191,7 @@ impl Partitions for Receiving {
 
 impl Task for Receiving {
     fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
-        let result = match self.go_on(vci, &objects.part_tags) {
+        let result = match self.go_on(vci, &objects.partitioned.tags) {
             Ok(None) => return Progress::Blocked,
             Ok(Some(status)) => Ok(status),
             Err(e) => {

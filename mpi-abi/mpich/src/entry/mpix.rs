@@ -12,22 +12,22 @@ missing! { MPIX_Async_spawn PMPIX_Async_spawn (async_thing: *mut c_void, poll_fn
     on Object::None; (async_thing, poll_fn, extra_state, stream) }
 missing! { MPIX_Async_start PMPIX_Async_start (poll_fn: Function, extra_state: *mut c_void, stream: c_int)
     on Object::None; (poll_fn, extra_state, stream) }
-missing! { MPIX_Comm_agree PMPIX_Comm_agree (comm: c_int, flag: *mut c_int)
-    on Object::Comm(comm); (comm, flag) }
+entry! { MPIX_Comm_agree PMPIX_Comm_agree [] (comm: c_int, flag: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(flag)?; imp::mpix::comm_agree(mpi, comm, flag) } }
 missing! { MPIX_Comm_create_errhandler_x PMPIX_Comm_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
     on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
-missing! { MPIX_Comm_failure_ack PMPIX_Comm_failure_ack (comm: c_int)
-    on Object::Comm(comm); (comm) }
-missing! { MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked (comm: c_int, failedgrp: *mut c_int)
-    on Object::Comm(comm); (comm, failedgrp) }
-missing! { MPIX_Comm_get_failed PMPIX_Comm_get_failed (comm: c_int, failedgrp: *mut c_int)
-    on Object::Comm(comm); (comm, failedgrp) }
+entry! { MPIX_Comm_failure_ack PMPIX_Comm_failure_ack [] (comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.comm_failure_ack(Comm(comm as u32)) }
+entry! { MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked [] (comm: c_int, failedgrp: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(failedgrp)?; let done_ = mpi.comm_failure_get_acked(Comm(comm as u32)); let failedgrp_ = done_?; put(failedgrp, failedgrp_)?; Ok(()) } }
+entry! { MPIX_Comm_get_failed PMPIX_Comm_get_failed [] (comm: c_int, failedgrp: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(failedgrp)?; let done_ = mpi.comm_get_failed(Comm(comm as u32)); let failedgrp_ = done_?; put(failedgrp, failedgrp_)?; Ok(()) } }
 missing! { MPIX_Comm_get_stream PMPIX_Comm_get_stream (comm: c_int, idx: c_int, stream: *mut c_int)
     on Object::Comm(comm); (comm, idx, stream) }
-missing! { MPIX_Comm_revoke PMPIX_Comm_revoke (comm: c_int)
-    on Object::Comm(comm); (comm) }
-missing! { MPIX_Comm_shrink PMPIX_Comm_shrink (comm: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); (comm, newcomm) }
+entry! { MPIX_Comm_revoke PMPIX_Comm_revoke [] (comm: c_int)
+    on Object::Comm(comm); |mpi| mpi.comm_revoke(Comm(comm as u32)) }
+entry! { MPIX_Comm_shrink PMPIX_Comm_shrink [] (comm: c_int, newcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_shrink(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 missing! { MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm (comm: c_int, flag: *mut c_int)
     on Object::Comm(comm); (comm, flag) }
 free! { MPIX_Delete_error_class PMPIX_Delete_error_class [] (errorclass: c_int) -> code

@@ -295,6 +295,10 @@ impl Wire for Port<'_> {
     fn stay_awake(&mut self) {
         self.stays_awake = true;
     }
+
+    fn given_up(&self) -> Option<Box<MpiError>> {
+        None
+    }
 }
 
 /// A buffer in memory, made of packed data.
