@@ -168,15 +168,40 @@ fn windows_of_every_kind() {
 }
 
 #[test]
+fn windows_of_processes_on_several_nodes() {
+    let test = "windows_of_processes_on_several_nodes";
+    let ofi = netmods(test).contains(&"ofi");
+    // Netmods, ranks, nodes, and what the network reaches.
+    let far = [("tcp", 2, "2", "0 of 1"), ("shm,tcp", 4, "2", "0 of 2")];
+    let network = [("ofi", 2, "2", "1 of 1"), ("ofi", 3, "3", "2 of 2"), ("shm,ofi", 4, "2", "2 of 2")];
+    for (netmod, ranks, nodes, reached) in far.into_iter().chain(network.into_iter().filter(|_| ofi)) {
+        let program = prefix().compiled("windows_far.c");
+        let mut job = Starter::Nmrun.command(test, prefix()).expect("our launcher");
+        job.args(["-nodes", nodes, "-n", &ranks.to_string()]).arg(program).arg(reached);
+        job.env("LD_LIBRARY_PATH", prefix().file("lib"));
+        run(job.env("NETMOD", netmod).env("NETMOD_OFI_PROVIDER", "tcp")).expect_ok("windows_far", ranks);
+    }
+}
+
+/// Returns the netmods that a test runs over.
+fn netmods(test: &str) -> Vec<&'static str> {
+    let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };
+    ["shm,tcp", "tcp", "ofi"].into_iter().filter(|n| *n != "ofi" || ofi.is_available(test)).collect()
+}
+
+#[test]
 fn random_accesses_to_windows() {
     let test = "random_accesses_to_windows";
     let seeds = std::env::var("NETMOD_TEST_WINDOWS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
     for seed in 1..=seeds {
         let (abi, ranks) = (Abi::ALL[seed as usize % 2], 1 + seed % 4);
-        for (netmod, threads) in [("shm,tcp", "1"), ("shm,tcp", "4"), ("tcp", "3")] {
+        let of_node = [("shm,tcp", "1"), ("shm,tcp", "4"), ("tcp", "3")];
+        let far = netmods(test).contains(&"ofi").then_some([("ofi", "1"), ("ofi", "3")]);
+        for (netmod, threads) in of_node.into_iter().chain(far.into_iter().flatten()) {
             let program = prefix().compiled_for(abi, "windows_random.c");
             let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
-            job.env("NETMOD", netmod).args([&seed.to_string(), "40", threads]);
+            job.env("NETMOD", netmod).env("NETMOD_OFI_PROVIDER", "tcp");
+            job.args([&seed.to_string(), "40", threads]);
             run(&mut job).expect_ok("windows_random", ranks);
         }
     }
@@ -185,9 +210,7 @@ fn random_accesses_to_windows() {
 #[test]
 fn messages_of_every_length_over_each_netmod() {
     let test = "messages_of_every_length_over_each_netmod";
-    let ofi = Ofi { provider: "tcp", library: "", max_bytes: 0, many: 0 };
-    let netmods = ["shm,tcp", "tcp", "ofi"].into_iter().filter(|n| *n != "ofi" || ofi.is_available(test));
-    for netmod in netmods {
+    for netmod in netmods(test) {
         // Both interfaces, each with another longest eager message.
         for (abi, ranks, eager) in [(Abi::Mpich, 2, "20000"), (Abi::Standard, 3, "131072")] {
             let program = prefix().compiled_for(abi, "lengths.c");

@@ -94,8 +94,7 @@ pub(crate) struct OneSided {
 
 impl OneSided {
     /// Returns true if an operation is under way, or a peer may access memory.
-    #[inline]
-    pub(super) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.count > 0 || !self.exposed.is_empty()
     }
 }

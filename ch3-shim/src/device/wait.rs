@@ -340,7 +340,8 @@ impl Vci {
 
     /// Returns the longest sleep of a wait that nothing wakes.
     fn blind_sleep(&self) -> Duration {
-        let longest = if self.ch3.is_moving() { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
+        let moves = self.ch3.is_moving() || self.ch3.onesided.is_used();
+        let longest = if moves { LONGEST_BLIND_MOVING } else { LONGEST_BLIND };
         let waited =
             if self.waiting.sleeps == 0 { Duration::ZERO } else { self.now.since(self.waiting.idle_since) };
         (waited / BLIND_PART).clamp(SHORTEST_BLIND, longest)

@@ -29,6 +29,10 @@ const DEFAULTS: [(&str, &str); 6] = [
 /// Key that tells who executes accumulations on this process's memory.
 const AGENT: &str = "netmod_accumulate_agent";
 
+/// Key that tells of how many processes on other nodes the network itself reads and writes the
+/// memory.
+const NETWORK: &str = "netmod_network_targets";
+
 /// Returns the hints that are known among those of an info.
 pub(super) fn known(pairs: &[(String, String)]) -> Vec<(String, String)> {
     pairs.iter().filter(|(key, _)| KEYS.contains(&key.as_str())).cloned().collect()
@@ -56,6 +60,10 @@ impl Window {
         DEFAULTS.iter().for_each(|(key, value)| add(key, value));
         if self.flavor == Flavor::Shared {
             add("alloc_shared_noncontig", "false");
+        }
+        let (far, open) = self.far_targets();
+        if far > 0 {
+            add(NETWORK, &format!("{open} of {far}"));
         }
         add(AGENT, if self.is_direct(self.me()) { "processor" } else { "target" });
         all

@@ -211,6 +211,21 @@ impl Mpi {
         self.on_window(win, |window, _| window.take_failures(ranks))
     }
 
+    /// Waits until the network has executed the operations on these targets.
+    fn end_moves(&self, win: Win, ranks: &[u32]) -> Result<()> {
+        let done = self.on_window(win, |window, vci| Ok(window.have_moved(vci, ranks)))?;
+        if done {
+            return Ok(());
+        }
+        let waited = self.wait_on_window(win, |window, vci| window.have_moved(vci, ranks).then_some(Ok(())));
+        waited.or_else(|e| {
+            self.on_window(win, |window, vci| {
+                window.give_up_answers(vci);
+                Err(e)
+            })
+        })
+    }
+
     /// Locks a target (`MPI_Win_lock`).
     ///
     /// # Errors
@@ -292,6 +307,8 @@ impl Mpi {
     fn end_passive(&self, win: Win, all: &[(u32, Held)]) -> Result<()> {
         let ranks: Vec<u32> = all.iter().map(|(rank, _)| *rank).collect();
         let is_near = |window: &Window, rank: u32| window.targets[rank as usize].neighbour.is_some();
+        // A target gives a lock to the next one at once.
+        self.end_moves(win, &ranks)?;
         let asked = self.on_window(win, |window, vci| {
             let mut asked = Vec::new();
             for &(rank, held) in all {

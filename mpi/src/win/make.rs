@@ -307,6 +307,7 @@ impl Mpi {
                     Flavor::Allocate | Flavor::Shared => Agent::Processor,
                     _ => Told::agent(member.told),
                 },
+                network: reach::Network::default(),
                 size: member.size,
                 unit: member.unit,
                 neighbour,
@@ -335,14 +336,31 @@ impl Mpi {
             sent: 0,
             told: Box::default(),
         };
-        self.with(|s| {
+        let mut all_want = false;
+        if !same_node(members) && window.flavor != Flavor::Dynamic {
+            let wants = self.with(|s| Ok(window.wants_keys(&mut s.dev)))?;
+            all_want = self.gather_words(core, &[i64::from(wants)])?.iter().all(|words| words[0] != 0);
+        }
+        let win = self.with(|s| {
             let State { dev, objects, requests } = s;
             window.begin_service(dev)?;
             let win = objects.wins.table.insert(window)?;
             requests.windows += 1;
             objects.wins.get_mut(win)?.handle = win;
             Ok(win)
-        })
+        })?;
+        if all_want {
+            // The operations of the window tell of processes that have failed.
+            let met = self.learn_keys(win).and_then(|()| self.win_barrier(win));
+            met.unwrap_or_else(|e| tracing::debug!("keys of a window: {}", e.text));
+        }
+        Ok(win)
+    }
+
+    /// Learns the keys of the processes on other nodes. All of them do so, and answer meanwhile.
+    fn learn_keys(&self, win: Win) -> Result<()> {
+        self.on_window(win, |window, vci| window.ask_for_keys(vci))?;
+        self.wait_on_window(win, |window, vci| window.has_keys(vci).then_some(Ok(())))
     }
 
     fn hint_pairs(&self, info: Info) -> Result<Vec<(String, String)>> {
@@ -417,6 +435,7 @@ impl Mpi {
             let mut window = objects.wins.table.remove(handle)?;
             requests.windows -= 1;
             window.give_up_answers(dev);
+            window.conceal(dev);
             window.end_service(dev);
             objects.anytime.errhandlers().release(window.errhandler);
             let Window { core, .. } = window;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ch3_shim::shared_memory::{AttachError, Extent, PeerMemory, SharedMemory};
 use netmod_core::buf::IoVec;
-use netmod_core::{Datatype as Layout, RxBytes, Segment, StoreKind};
+use netmod_core::{Datatype as Layout, RmaBuf, RxBytes, Segment, StoreKind};
 
 use crate::datatype::Buf;
 use crate::error::{Class, MpiError, Result};
@@ -60,6 +60,15 @@ impl Span {
     /// Returns the address as a number.
     pub(super) fn address(&self) -> usize {
         self.base.expose_provenance()
+    }
+
+    /// Lends the memory to the network until the window has concealed it.
+    pub(super) fn lent(&self) -> RmaBuf {
+        // SAFETY: the memory is the program's, lent to the window until that is freed, or the
+        // window's own. `Window::conceal` precedes the end of both; a device that ends takes it
+        // back before the windows are dropped. Who else accesses it meanwhile keeps MPI's rules
+        // for conflicting accesses, or gets values that MPI does not define.
+        unsafe { RmaBuf::new(self.base, self.len as usize) }
     }
 
     /// Returns the number of bytes.

@@ -4,8 +4,9 @@
 //! `apply` touch what is accessed by loads and stores. `control` has the words by which processes
 //! of a node synchronize: locks (`tickets`) and the exclusion of accumulations (`elements`).
 //! `origin` executes operations on memory that this process can access, and sends requests (`wire`)
-//! for other memory; `server` executes those that come, in the order of `queue`. `epoch` knows what
-//! is allowed. `make`, `moves`, `lock`, `sync` and `settings` are MPI's functions.
+//! for other memory, unless the network itself reaches it (`network`); `server` executes those that
+//! come, in the order of `queue`. `epoch` knows what is allowed. `make`, `moves`, `lock`, `sync`
+//! and `settings` are MPI's functions.
 //!
 //! All state of a window is under the library's lock, and so is the execution of its operations.
 
@@ -21,6 +22,7 @@ mod lock;
 mod make;
 mod memory;
 mod moves;
+mod network;
 mod object;
 mod origin;
 mod queue;

@@ -180,7 +180,9 @@ impl Mpi {
         datatype: Datatype,
         win: Win,
     ) -> Result<Request> {
-        self.put(origin, rank, disp, count, datatype, win).map(|()| Request::COMPLETE)
+        self.with_request(win, At { rank, disp, count, datatype }, |window, vci, types, elements| {
+            window.put(vci, types.segment(&origin)?, elements)
+        })
     }
 
     /// Reads from a target, with a request (`MPI_Rget`).

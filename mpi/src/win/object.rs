@@ -10,7 +10,7 @@ use super::control::Control;
 use super::epoch::Epochs;
 use super::memory::Span;
 use super::queue::Server;
-use super::reach::{Agent, Reach};
+use super::reach::{Agent, Network, Reach};
 use crate::attr::Attrs;
 use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
@@ -35,6 +35,8 @@ pub(super) struct Pending {
     pub raw: RawReq,
     /// False if a request of the program takes the result.
     pub is_ours: bool,
+    /// True if the network executes the operation, not the target.
+    pub is_far: bool,
 }
 
 /// A process of the window, as this one sees it.
@@ -44,6 +46,8 @@ pub(super) struct Target {
     pub reach: Reach,
     /// The agent of accumulations on its memory.
     pub agent: Agent,
+    /// The network's way to its memory, if the reach is by requests.
+    pub network: Network,
     /// Bytes of its memory.
     pub size: u64,
     /// Bytes of a unit of displacement.

@@ -18,7 +18,7 @@ use crate::handle::Op;
 use crate::op::Builtin;
 
 /// Requests to a window after which this process makes progress once.
-const BURST: u32 = 32;
+pub(super) const BURST: u32 = 32;
 
 /// Bytes from which on a copy is made while the library is not locked.
 const LONG: usize = 64 << 10;
@@ -60,7 +60,7 @@ pub(super) struct Elements<'a> {
 
 impl Elements<'_> {
     /// Returns the bytes of data.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.desc.size() * self.count
     }
 }
@@ -161,9 +161,12 @@ impl Window {
         match self.locate(elements)? {
             Located::Here(target) => return Ok(self.copy(data, target)),
             Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Write, data, target)?,
-            Located::Asked(at) if data.total() > 0 => {
-                self.request(vci, elements, Request { at, ..Request::bare(Kind::Put) }, Some(data))?;
-            }
+            Located::Asked(at) if data.total() > 0 => match self.put_far(vci, data, elements, at) {
+                Ok(raw) => return Ok(Left::Answer(raw)),
+                Err(data) => {
+                    self.request(vci, elements, Request { at, ..Request::bare(Kind::Put) }, Some(data))?;
+                }
+            },
             Located::Asked(_) => {}
         }
         Ok(Left::Done)
@@ -182,8 +185,14 @@ impl Window {
             Located::Here(target) => return Ok(self.copy(target, room)),
             Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Read, room, target)?,
             Located::Asked(at) if elements.bytes() > 0 => {
-                let answer = self.expect(vci, elements.rank, room)?;
-                self.request(vci, elements, Request { at, ..Request::bare(Kind::Get) }, None)?;
+                let answer = match self.get_far(vci, room, elements, at) {
+                    Ok(raw) => raw,
+                    Err(room) => {
+                        let answer = self.expect(vci, elements.rank, room)?;
+                        self.request(vci, elements, Request { at, ..Request::bare(Kind::Get) }, None)?;
+                        answer
+                    }
+                };
                 return Ok(Left::Answer(answer));
             }
             Located::Asked(_) => {}
@@ -349,7 +358,7 @@ impl Window {
     /// Waits for an answer of a target into a place.
     fn expect(&mut self, vci: &mut Vci, rank: u32, room: Segment) -> Result<RawReq> {
         let raw = vci.irecv_raw(room, self.place(rank), ANSWER, self.core.inn)?;
-        self.targets[rank as usize].pending.push(Pending { raw, is_ours: true });
+        self.targets[rank as usize].pending.push(Pending { raw, is_ours: true, is_far: false });
         Ok(raw)
     }
 
@@ -411,7 +420,12 @@ impl Window {
 
     /// Sends a request that the target answers by how it has ended.
     pub(super) fn ask(&mut self, vci: &mut Vci, rank: u32, kind: Kind) -> Result<Message> {
-        let answer = vci.irecv(vec![0; VERDICT], self.place(rank), ANSWER, self.core.inn);
+        self.ask_for(vci, rank, kind, VERDICT)
+    }
+
+    /// Sends a request that the target answers by some bytes.
+    pub(super) fn ask_for(&mut self, vci: &mut Vci, rank: u32, kind: Kind, len: usize) -> Result<Message> {
+        let answer = vci.irecv(vec![0; len], self.place(rank), ANSWER, self.core.inn);
         let answer = answer.map_err(|e| Box::<MpiError>::from(e.error))?;
         self.send(vci, rank, Request::bare(kind), &[], &[])?;
         Ok(answer)

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use ch3_shim::Request as Message;
+use ch3_shim::{Exposure, Request as Message};
+use netmod_core::rma::RemoteKey;
 
 use super::tickets::Ticket;
 use super::wire::Request;
@@ -34,6 +35,9 @@ pub(super) struct Server {
     pub origins: Vec<Origin>,
     /// Ranks whose requests wait.
     pub busy: Vec<u32>,
+    /// The devices by which others access this process's memory, with the keys for all that do so
+    /// over them.
+    pub exposed: Vec<(u32, Exposure, RemoteKey)>,
     /// Messages that were to wake this process.
     pub woken: u64,
     /// True while this process is counted among those that sleep for its own lock.

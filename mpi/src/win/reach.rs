@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use ch3_shim::Request as Message;
 use ch3_shim::shared_memory::{PeerMemory, SharedMemory, Ticket};
+
+use netmod_core::rma::RemoteKey;
 
 use super::memory::Span;
 use crate::allocated::Place;
@@ -17,6 +20,20 @@ pub(super) enum Reach {
     Attach(PeerMemory, Span),
     /// Requests, which the process executes.
     Requests,
+}
+
+/// The network's way to the memory of a process that is reached by requests, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) enum Network {
+    /// Nothing is.
+    #[default]
+    Unknown,
+    /// Nothing yet: the process was asked for the key.
+    Asked(Message),
+    /// The key.
+    Open(RemoteKey),
+    /// There is none.
+    Closed,
 }
 
 /// The agent that executes all accumulate-type operations on the memory of a process.

@@ -222,6 +222,10 @@ impl Window {
             Kind::Post => self.epochs.posts[rank as usize] += 1,
             Kind::Complete => self.epochs.completes[rank as usize] += 1,
             Kind::Wake => self.server.woken += 1,
+            Kind::Key => {
+                let key = self.expose_to(vci, rank);
+                self.answer(vci, rank, key);
+            }
         }
         Ok(())
     }

@@ -54,9 +54,11 @@ pub(super) enum Kind {
     Complete,
     /// Wakes the receiver.
     Wake,
+    /// Asks for the key by which the network accesses the receiver's memory.
+    Key,
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Put,
     Kind::Get,
     Kind::Accumulate,
@@ -70,6 +72,7 @@ const KINDS: [Kind; 13] = [
     Kind::Post,
     Kind::Complete,
     Kind::Wake,
+    Kind::Key,
 ];
 
 /// The header of a request.

@@ -22,10 +22,10 @@ enum Began {
 }
 
 impl Ch3 {
-    /// Returns true if a device or a peer may access memory of this process on its own.
+    /// Returns true if a device or a peer may access memory of a message on its own.
     #[inline]
     pub(crate) fn is_moving(&self) -> bool {
-        self.lmt.transfers.is_moving() || self.onesided.is_used()
+        self.lmt.transfers.is_moving()
     }
 
     /// Begins to put or get a window of the peer's.
