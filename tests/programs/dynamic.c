@@ -184,6 +184,6 @@ int main(int argc, char **argv)
     if (group != MPI_COMM_WORLD)
         MPI_Comm_free(&group);
     MPI_Finalize();
-    printf("dynamic ok\n");
+    printf("rank %d: dynamic ok\n", rank);
     return 0;
 }

@@ -78,6 +78,6 @@ int main(int argc, char **argv)
     CHECK(MPI_Allreduce(&(int){1}, &i, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS && i == 2);
     MPI_Info_free(&limit);
     MPI_Finalize();
-    printf("dynamic_errors ok\n");
+    printf("rank %d: dynamic_errors ok\n", rank);
     return 0;
 }

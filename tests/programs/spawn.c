@@ -171,6 +171,6 @@ int main(int argc, char **argv)
     CHECK(MPI_Allreduce(&(int){1}, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS && sum == size);
     MPI_Info_free(&info);
     MPI_Finalize();
-    printf("spawn ok\n");
+    printf("rank %d: spawn ok\n", rank);
     return 0;
 }
