@@ -43,10 +43,16 @@ pub(crate) struct OwnTarget {
 
 impl OwnTarget {
     /// Returns it as one that holds nothing.
+    ///
+    /// # Errors
+    /// If the communicator was revoked meanwhile.
     #[inline]
-    pub(crate) fn lend(&self) -> Target<'_> {
+    pub(crate) fn lend(&self) -> Result<Target<'_>> {
         let OwnTarget { place, tag, core } = self;
-        Target { place: *place, tag: *tag, core }
+        if core.is_revoked() {
+            return Err(failure(ch3_shim::Error::Revoked, core));
+        }
+        Ok(Target { place: *place, tag: *tag, core })
     }
 }
 

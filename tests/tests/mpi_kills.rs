@@ -308,7 +308,7 @@ fn survivors_go_on_without_the_dead() {
     let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 20), number("NETMOD_TEST_KILLS_SEED", 1));
     for seed in first..first + runs {
         let random = |what: u64| pattern::seed(&[seed, what]);
-        let mut job = surviving(Abi::Mpich, "failures.c", 2 + (random(1) % 6) as u32);
+        let mut job = surviving(Abi::Mpich, "survivors.c", 2 + (random(1) % 6) as u32);
         job.arg(seed.to_string());
         match random(3) % 4 {
             0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
@@ -316,7 +316,7 @@ fn survivors_go_on_without_the_dead() {
             _ => {}
         }
         let done = run(&mut job);
-        assert!(done.ok_ranks("failures") > 0, "{seed}: {done}");
+        assert!(done.ok_ranks("survivors") > 0, "{seed}: {done}");
         assert!(!done.output.contains("not so"), "{seed}: {done}");
     }
 }

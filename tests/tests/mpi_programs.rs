@@ -161,6 +161,16 @@ fn partitions_arrive_one_by_one() {
 }
 
 #[test]
+fn waits_in_a_revoked_communicator_end() {
+    let test = "waits_in_a_revoked_communicator_end";
+    let program = prefix().compiled("revoked.c");
+    for variables in [&[OVER_TCP][..], &[("NETMOD_SHM_RANKS", "2")], &[]] {
+        let mut job = prefix().job(test, Starter::Nmrun, 4, &program).expect("our launcher");
+        run(job.envs(variables.iter().copied())).expect_ok("revoked", 4);
+    }
+}
+
+#[test]
 fn windows_of_every_kind() {
     for ranks in [1, 3] {
         ok("windows_of_every_kind", "windows.c", "windows", ranks);

@@ -41,6 +41,8 @@ pub(crate) struct Contexts {
     watched: Option<u32>,
     /// Messages that have come in the watched context and were not taken.
     unread: usize,
+    /// The layer above has more to do.
+    kept: bool,
     /// Unfinished requests of contexts that were revoked.
     revoked: HashSet<ReqId>,
 }
@@ -86,9 +88,15 @@ impl Contexts {
         watched
     }
 
-    /// Returns true if messages of the watched context were not taken.
-    pub(super) fn has_unread(&self) -> bool {
-        self.unread > 0
+    /// Returns true if messages of the watched context were not taken, or the layer above has more
+    /// to do.
+    pub(super) fn has_work(&self) -> bool {
+        self.unread > 0 || self.kept
+    }
+
+    /// Notes whether the layer above has more to do.
+    pub(super) fn keep(&mut self, more: bool) {
+        self.kept = more;
     }
 
     /// Notes that a message of the watched context was taken.

@@ -81,11 +81,17 @@ impl Ch3 {
         self.set_alarm();
     }
 
+    /// Keeps the alarm raised while the layer above has more to do.
+    pub(crate) fn keep_alarm(&mut self, more: bool) {
+        self.contexts.keep(more);
+        self.set_alarm();
+    }
+
     fn set_alarm(&mut self) {
         let deserted = self.groups.iter().any(|(_, g)| self.is_deserted(g));
         // Contexts have acknowledgements of their own.
         let heeded = self.contexts.has_senders() && !self.failures.is_empty();
-        self.failures.set_alarm(deserted || heeded || self.contexts.has_unread());
+        self.failures.set_alarm(deserted || heeded || self.contexts.has_work());
     }
 
     /// Returns the consequence of failures for a request that is not finished. Only an unmatched

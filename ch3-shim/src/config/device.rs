@@ -60,7 +60,7 @@ settings! {
         mpi_leaks: &'static str = "no", "NETMOD_MPI_LEAKS", Kind::Choice(&["no", "yes"]),
             "yes: MPI_Finalize names the objects of MPI that the program has made and not freed";
         coll_memory: usize = 32 * G, "NETMOD_COLL_MEMORY", Kind::Size { min: 0, max: 1024 * G },
-            "bytes of memory that a process's communicators may share within a node for collective operations, about 0.5M for each of their processes; the operations of further communicators go by messages";
+            "bytes of memory that a process's communicators may share within a node for collective operations, about 4M for each of their processes; the operations of further communicators go by messages";
     }
     check: |_| Ok(())
 }

@@ -50,6 +50,12 @@ impl Vci {
         self.ch3.failures.alarm()
     }
 
+    /// Keeps the alarm raised while `more` is to be done that failures or messages of the watched
+    /// context have brought.
+    pub fn keep_alarm(&mut self, more: bool) {
+        self.ch3.keep_alarm(more);
+    }
+
     /// Watches a context: messages that come in it raise the alarm, and [`Vci::take_note`] takes
     /// them.
     pub fn watch(&mut self, comm: Comm) {

@@ -18,7 +18,7 @@ impl Mpi {
     /// A bad argument; a source that is lost.
     pub fn iprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Status)> {
         let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
-        let found = self.test_until(|vci, _, _| look(vci, from.lend()).transpose())?;
+        let found = self.test_until(|vci, _, _| from.lend().and_then(|from| look(vci, from)).transpose())?;
         Ok((found.is_some(), found.unwrap_or(Status::EMPTY)))
     }
 
@@ -28,7 +28,7 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn probe(&self, source: i32, tag: i32, comm: Comm) -> Result<Status> {
         let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
-        self.wait_until(|vci, _, _| look(vci, from.lend()).transpose())
+        self.wait_until(|vci, _, _| from.lend().and_then(|from| look(vci, from)).transpose())
     }
 
     /// Works like [`Mpi::iprobe`]; the message is matched, and is received by its handle alone
@@ -38,8 +38,9 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn improbe(&self, source: i32, tag: i32, comm: Comm) -> Result<(bool, Message, Status)> {
         let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
-        let found =
-            self.test_until(|vci, objects, _| take(vci, &mut objects.messages, from.lend()).transpose())?;
+        let found = self.test_until(|vci, objects, _| {
+            from.lend().and_then(|from| take(vci, &mut objects.messages, from)).transpose()
+        })?;
         Ok(match found {
             Some((message, status)) => (true, message, status),
             None => (false, Message::NULL, Status::EMPTY),
@@ -52,7 +53,9 @@ impl Mpi {
     /// As [`Mpi::iprobe`].
     pub fn mprobe(&self, source: i32, tag: i32, comm: Comm) -> Result<(Message, Status)> {
         let from = self.with(|s| Ok(Target::of_recv(&s.objects.comms, source, tag, comm)?.own()))?;
-        self.wait_until(|vci, objects, _| take(vci, &mut objects.messages, from.lend()).transpose())
+        self.wait_until(|vci, objects, _| {
+            from.lend().and_then(|from| take(vci, &mut objects.messages, from)).transpose()
+        })
     }
 
     /// Starts to receive a matched message, whose handle becomes null (`MPI_Imrecv`).

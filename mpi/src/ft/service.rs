@@ -129,6 +129,8 @@ impl Tolerance {
         self.revoked = revoked.into_iter().filter(|name| !self.revoke(vci, comms, *name, false)).collect();
         let too_many = self.revoked.len().saturating_sub(EARLY);
         self.revoked.drain(..too_many);
+        // Waits look for a communicator that is complete later.
+        vci.keep_alarm(!self.revoked.is_empty());
     }
 
     /// Takes the messages that have come.

@@ -104,17 +104,17 @@ impl Requests {
         let current = match &mut p.operation {
             Operation::Send(SendMode::Buffered, buf, target) => {
                 let data = buf.segment();
-                buffers::send(vci, &mut objects.buffers, data, target.lend())?;
+                buffers::send(vci, &mut objects.buffers, data, target.lend()?)?;
                 Kind::Over(Ok(Status::EMPTY))
             }
             Operation::Send(mode, buf, target) => {
                 let data = buf.segment();
-                let raw = begin_send(vci, data, target.lend(), *mode)?;
+                let raw = begin_send(vci, data, target.lend()?, *mode)?;
                 Kind::Send(raw, CommRef::Held(target.core.clone()))
             }
             Operation::Recv(buf, target) => {
                 let room = buf.segment();
-                let raw = begin_recv(vci, room, target.lend())?;
+                let raw = begin_recv(vci, room, target.lend()?)?;
                 Kind::Recv(raw, CommRef::Held(target.core.clone()), Ends::of(buf.desc()))
             }
             Operation::Task(task) => {
