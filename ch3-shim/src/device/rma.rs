@@ -50,7 +50,7 @@ impl Vci {
     }
 
     /// Ends the access to memory that was exposed. When this returns, nobody accesses it any more.
-    /// That may wait for a write that is just under way.
+    /// Waits for a write that is just under way, if there is one.
     pub fn conceal(&mut self, exposure: Exposure) {
         if self.origin.is_here() {
             let now = self.now;

@@ -40,16 +40,6 @@ impl Mpi {
         })
     }
 
-    /// Returns true if a communicator was revoked, as far as this process knows
-    /// (`MPIX_Comm_is_revoked`).
-    ///
-    /// # Errors
-    /// A bad handle.
-    pub fn comm_is_revoked(&self, comm: Comm) -> Result<bool> {
-        self.test_until(|_, _, _| Some(Ok(())))?;
-        self.with(|s| Ok(s.objects.comms.get(comm)?.core.is_revoked()))
-    }
-
     /// Returns the group of the processes that have failed, as far as this process knows
     /// (`MPIX_Comm_get_failed`), to be freed.
     ///
