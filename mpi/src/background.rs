@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Background {
     is_wanted: bool,
-    /// Parts of calls of the program, modulo 2^64. Who has the lock changes it.
+    /// Parts of calls of the program, modulo 2^64, if the thread is wanted. The holder of the lock
+    /// changes it.
     calls: AtomicU64,
     thread: Arc<Mutex<Option<OwnThread>>>,
 }
@@ -32,10 +33,13 @@ impl Background {
     /// Notes a part of a call, within the lock.
     #[inline]
     pub(crate) fn note_call(&self) {
+        if !self.is_wanted {
+            return;
+        }
         self.calls.store(self.calls().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Returns the number of parts of calls so far, modulo 2^64.
+    /// Returns the number of parts of calls so far, modulo 2^64, for the thread.
     #[inline]
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)

@@ -19,10 +19,11 @@ static int is_revoked(int code)
     return class == MPIX_ERR_REVOKED;
 }
 
-/* Waits for something that the first process does not do; returns the error. */
+/* Waits for something that the first process does not do; returns the error, which may come at the start if this
+ * process is late. */
 static int wait_in(MPI_Comm comm, enum Wait wait, char *data)
 {
-    int number = 1, sum;
+    int number = 1, sum, code;
     MPI_Request request;
     MPI_Comm copy;
 
@@ -44,15 +45,18 @@ static int wait_in(MPI_Comm comm, enum Wait wait, char *data)
     case ALLREDUCE:
         return MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, comm);
     case IDUP:
-        CHECK(MPI_Comm_idup(comm, &copy, &request) == MPI_SUCCESS);
-        return MPI_Wait(&request, MPI_STATUS_IGNORE);
+        code = MPI_Comm_idup(comm, &copy, &request);
+        return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
     default:
-        CHECK(MPI_Recv_init(&number, 1, MPI_INT, 0, 1, comm, &request) == MPI_SUCCESS);
-        CHECK(MPI_Start(&request) == MPI_SUCCESS);
-        sum = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        code = MPI_Recv_init(&number, 1, MPI_INT, 0, 1, comm, &request);
+        if (code != MPI_SUCCESS)
+            return code;
+        code = MPI_Start(&request);
+        if (code == MPI_SUCCESS)
+            code = MPI_Wait(&request, MPI_STATUS_IGNORE);
         CHECK(is_revoked(MPI_Start(&request)));
         CHECK(MPI_Request_free(&request) == MPI_SUCCESS);
-        return sum;
+        return code;
     }
 }
 
@@ -72,8 +76,11 @@ int main(int argc, char **argv)
         enum Wait wait = (enum Wait)(step % WAITS);
 
         CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &comm) == MPI_SUCCESS);
-        if (step >= WAITS)
+        if (step >= WAITS) {
             CHECK(MPI_Barrier(comm) == MPI_SUCCESS);
+            /* The first process can leave that barrier, and revoke, while others are in it still. */
+            CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS);
+        }
         if (rank == first) {
             usleep(step % 3 == 0 ? 50000 : 500);
             CHECK(MPIX_Comm_revoke(comm) == MPI_SUCCESS);

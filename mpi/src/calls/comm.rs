@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::comm::Comms;
-use crate::consts::{CONGRUENT, IDENT, MAX_OBJECT_NAME, SIMILAR, UNEQUAL};
+use crate::consts::{CONGRUENT, IDENT, MAX_OBJECT_NAME, ROOT, SIMILAR, UNEQUAL};
 use crate::error::{Class, MpiError, Result};
 use crate::group;
 use crate::handle::{Comm, Group, Handle as _, Info};
@@ -46,6 +46,23 @@ impl Mpi {
     /// A bad handle.
     pub fn comm_test_inter(&self, comm: Comm) -> Result<bool> {
         self.with(|s| Ok(s.objects.comms.get(comm)?.core.remote().is_some()))
+    }
+
+    /// Returns how many blocks arrays of counts describe in this process: one for each process of
+    /// the group, or of the other one of an intercommunicator. With a root they mean something
+    /// there alone, and there are none elsewhere.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn comm_blocks(&self, comm: Comm, root: Option<i32>) -> Result<usize> {
+        self.with(|s| {
+            let core = &s.objects.comms.get(comm)?.core;
+            let (peers, me) = match core.remote() {
+                Some(remote) => (remote.size(), ROOT),
+                None => (core.size(), core.rank().cast_signed()),
+            };
+            Ok(if root.is_none_or(|root| root == me) { peers as usize } else { 0 })
+        })
     }
 
     /// Returns the local group (`MPI_Comm_group`), to be freed.

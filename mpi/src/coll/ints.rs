@@ -33,7 +33,7 @@ impl Mpi {
         let (send, recv) = unsafe {
             (
                 Buf::new(mine.as_mut_ptr().cast(), i64::from(len), INT),
-                Blocks::new(all.as_mut_ptr().cast(), &counts, &displs, INT),
+                Blocks::new(all.as_mut_ptr().cast(), counts.as_slice(), displs.as_slice(), INT),
             )
         };
         self.run(comm, Call::Allgatherv { send, recv })?;

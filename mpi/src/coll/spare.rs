@@ -219,10 +219,10 @@ impl Call {
     }
 
     /// The counts of a reduction whose result is dealt out.
-    fn counts(&self) -> &[i64] {
+    fn counts(&self) -> Option<&[i64]> {
         match self {
-            Call::ReduceScatter { counts, .. } => counts,
-            _ => &[],
+            Call::ReduceScatter { counts, .. } => Some(counts),
+            _ => None,
         }
     }
 
@@ -256,7 +256,7 @@ mod tests {
 
     fn gatherv(at: usize, counts: &[i64], datatype: Datatype) -> Call {
         // SAFETY: nothing is read or written.
-        let recv = unsafe { Blocks::new(std::ptr::without_provenance_mut(at), counts, &[0, 4], datatype) };
+        let recv = unsafe { Blocks::new(std::ptr::without_provenance_mut(at), counts, [0, 4], datatype) };
         Call::Gatherv { send: Buf::IN_PLACE, recv, root: 0 }
     }
 

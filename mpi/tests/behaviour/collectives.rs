@@ -218,7 +218,7 @@ fn a_block_that_is_sent_and_written_is_an_error() {
         let place = |rank: i32| unsafe { Buf::new(all.wrapping_add(2 * rank as usize).cast(), 2, INT) };
         let (counts, displs) = ([2; 3], [0, 2, 4]);
         // SAFETY: these blocks are the array.
-        let blocks = || unsafe { Blocks::new(all.cast(), &counts, &displs, INT) };
+        let blocks = || unsafe { Blocks::new(all.cast(), counts, displs, INT) };
         let class = |result: netmod_mpi::Result<()>| result.expect_err("the same memory").class;
         assert_eq!(class(mpi.allgather(place(me), place(0), WORLD)), Class::BUFFER);
         assert_eq!(class(mpi.allgatherv(place(me), blocks(), WORLD)), Class::BUFFER);
@@ -232,7 +232,7 @@ fn a_block_that_is_sent_and_written_is_an_error() {
         let mut both: Vec<i32> = (0..6).map(|i| if i < 3 { 10 * me + i } else { -1 }).collect();
         let at = both.as_mut_ptr();
         // SAFETY: these blocks are the first and the second half of the list.
-        let half = |from: i64| unsafe { Blocks::new(at.cast(), &[1; 3], &[from, from + 1, from + 2], INT) };
+        let half = |from: i64| unsafe { Blocks::new(at.cast(), [1; 3], [from, from + 1, from + 2], INT) };
         mpi.alltoallv(half(0), half(3), WORLD).expect("alltoallv");
         assert_eq!(both[3..], [me, 10 + me, 20 + me]);
     });

@@ -2,24 +2,11 @@
 
 use core::ffi::{c_int, c_void};
 
-use netmod_mpi::consts::ROOT;
 use netmod_mpi::datatype::Blocks;
 use netmod_mpi::handle::{Comm, Datatype, Info, Op};
 use netmod_mpi::{Mpi, Result};
 
 use crate::convert::{Counts, Pointer, Types, buffer, put};
-
-/// Returns the number of processes that have blocks: those of the other group of an
-/// intercommunicator.
-fn peers(mpi: &Mpi, comm: Comm) -> Result<usize> {
-    let size = if mpi.comm_test_inter(comm)? { mpi.comm_remote_size(comm)? } else { mpi.comm_size(comm)? };
-    Ok(size as usize)
-}
-
-/// Returns true at the process that gathers or scatters. Only there the arrays mean something.
-fn is_root(mpi: &Mpi, comm: Comm, root: c_int) -> Result<bool> {
-    Ok(if mpi.comm_test_inter(comm)? { root == ROOT } else { mpi.comm_rank(comm)? == root })
-}
 
 /// Returns blocks of `n` processes.
 ///
@@ -34,7 +21,7 @@ pub(super) unsafe fn blocks(
 ) -> Blocks {
     let Some(at) = at.unless_in_place() else { return Blocks::in_place() };
     // SAFETY: as the caller promises.
-    unsafe { Blocks::new(at, &counts.take(n), &displs.take(n), Datatype(datatype as u32)) }
+    unsafe { Blocks::new(at, counts.take(n), displs.take(n), Datatype(datatype as u32)) }
 }
 
 /// Returns blocks of `n` processes with a type each.
@@ -50,31 +37,17 @@ pub(super) unsafe fn typed_blocks(
 ) -> Blocks {
     let Some(at) = at.unless_in_place() else { return Blocks::in_place() };
     // SAFETY: as the caller promises.
-    unsafe { Blocks::of_types(at, &counts.take(n), &displs.take(n), &types.take(n)) }
+    unsafe { Blocks::of_types(at, counts.take(n), displs.take(n), types.take(n)) }
 }
 
-/// Returns the blocks of the root, and none elsewhere.
-///
-/// # Safety
-/// As for [`blocks`], at the root.
-unsafe fn blocks_at_root(
-    mpi: &Mpi,
-    (comm, root): (Comm, c_int),
-    at: impl Pointer,
-    (counts, displs): (Counts, Counts),
-    datatype: c_int,
-) -> Result<Blocks> {
-    let n = if is_root(mpi, comm, root)? { peers(mpi, comm)? } else { 0 };
-    // SAFETY: as the caller promises; elsewhere the arrays are not read.
-    Ok(unsafe { blocks(at, counts, displs, datatype, n) })
-}
-
-/// The blocking, the nonblocking and the persistent form of an operation.
+/// The blocking, the nonblocking and the persistent form of an operation, whose arguments may need
+/// a number of blocks.
 macro_rules! forms {
-    ($($name:ident $start:ident $make:ident ($($argument:ident: $type:ty),*) |$mpi:ident, $comm:ident| [$($passed:expr),*];)*) => {
+    ($($name:ident $start:ident $make:ident ($($argument:ident: $type:ty),*) |$mpi:ident, $comm:ident| $($n:ident = $number:expr;)? [$($passed:expr),*];)*) => {
         $(
             pub unsafe fn $name($mpi: &Mpi, $($argument: $type,)* comm: c_int) -> Result<()> {
                 let $comm = Comm(comm as u32);
+                $(let $n = $number;)?
                 // SAFETY: the caller's buffers and arrays.
                 unsafe { $mpi.$name($($passed,)* $comm) }
             }
@@ -86,6 +59,7 @@ macro_rules! forms {
                 request: *mut c_int,
             ) -> Result<()> {
                 let $comm = Comm(comm as u32);
+                $(let $n = $number;)?
                 // SAFETY: the caller's buffers, arrays and memory.
                 unsafe { put(request, $mpi.$start($($passed,)* $comm)?) }
             }
@@ -98,6 +72,7 @@ macro_rules! forms {
                 request: *mut c_int,
             ) -> Result<()> {
                 let $comm = Comm(comm as u32);
+                $(let $n = $number;)?
                 // SAFETY: the caller's buffers, arrays and memory.
                 unsafe { put(request, $mpi.$make($($passed,)* $comm, Info(info as u32))?) }
             }
@@ -111,40 +86,40 @@ forms! {
         from: *const c_void, count: i64, sent: c_int,
         into: *mut c_void, counts: Counts, displs: Counts, received: c_int,
         root: c_int
-    ) |mpi, comm| [
+    ) |mpi, comm| n = mpi.comm_blocks(comm, Some(root))?; [
         buffer(from, count, sent),
-        blocks_at_root(mpi, (comm, root), into, (counts, displs), received)?,
+        blocks(into, counts, displs, received, n),
         root
     ];
     scatterv iscatterv scatterv_init(
         from: *const c_void, counts: Counts, displs: Counts, sent: c_int,
         into: *mut c_void, count: i64, received: c_int,
         root: c_int
-    ) |mpi, comm| [
-        blocks_at_root(mpi, (comm, root), from, (counts, displs), sent)?,
+    ) |mpi, comm| n = mpi.comm_blocks(comm, Some(root))?; [
+        blocks(from, counts, displs, sent, n),
         buffer(into, count, received),
         root
     ];
     allgatherv iallgatherv allgatherv_init(
         from: *const c_void, count: i64, sent: c_int,
         into: *mut c_void, counts: Counts, displs: Counts, received: c_int
-    ) |mpi, comm| [
+    ) |mpi, comm| n = mpi.comm_blocks(comm, None)?; [
         buffer(from, count, sent),
-        blocks(into, counts, displs, received, peers(mpi, comm)?)
+        blocks(into, counts, displs, received, n)
     ];
     alltoallv ialltoallv alltoallv_init(
         from: *const c_void, sendcounts: Counts, senddispls: Counts, sent: c_int,
         into: *mut c_void, counts: Counts, displs: Counts, received: c_int
-    ) |mpi, comm| [
-        blocks(from, sendcounts, senddispls, sent, peers(mpi, comm)?),
-        blocks(into, counts, displs, received, peers(mpi, comm)?)
+    ) |mpi, comm| n = mpi.comm_blocks(comm, None)?; [
+        blocks(from, sendcounts, senddispls, sent, n),
+        blocks(into, counts, displs, received, n)
     ];
     alltoallw ialltoallw alltoallw_init(
         from: *const c_void, sendcounts: Counts, senddispls: Counts, sent: Types,
         into: *mut c_void, counts: Counts, displs: Counts, received: Types
-    ) |mpi, comm| [
-        typed_blocks(from, sendcounts, senddispls, sent, peers(mpi, comm)?),
-        typed_blocks(into, counts, displs, received, peers(mpi, comm)?)
+    ) |mpi, comm| n = mpi.comm_blocks(comm, None)?; [
+        typed_blocks(from, sendcounts, senddispls, sent, n),
+        typed_blocks(into, counts, displs, received, n)
     ];
     // The counts say how many elements both buffers have.
     reduce_scatter ireduce_scatter reduce_scatter_init(

@@ -32,22 +32,22 @@ forms! {
     neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(
         from: *const c_void, count: i64, sent: c_int,
         into: *mut c_void, counts: Counts, displs: Counts, received: c_int
-    ) |mpi, comm| [
+    ) |mpi, comm| degrees = degrees(mpi, comm)?; [
         buffer(from, count, sent),
-        blocks(into, counts, displs, received, degrees(mpi, comm)?.0)
+        blocks(into, counts, displs, received, degrees.0)
     ];
     neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(
         from: *const c_void, sendcounts: Counts, senddispls: Counts, sent: c_int,
         into: *mut c_void, counts: Counts, displs: Counts, received: c_int
-    ) |mpi, comm| [
-        blocks(from, sendcounts, senddispls, sent, degrees(mpi, comm)?.1),
-        blocks(into, counts, displs, received, degrees(mpi, comm)?.0)
+    ) |mpi, comm| degrees = degrees(mpi, comm)?; [
+        blocks(from, sendcounts, senddispls, sent, degrees.1),
+        blocks(into, counts, displs, received, degrees.0)
     ];
     neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(
         from: *const c_void, sendcounts: Counts, senddispls: Counts, sent: Types,
         into: *mut c_void, counts: Counts, displs: Counts, received: Types
-    ) |mpi, comm| [
-        typed_blocks(from, sendcounts, senddispls, sent, degrees(mpi, comm)?.1),
-        typed_blocks(into, counts, displs, received, degrees(mpi, comm)?.0)
+    ) |mpi, comm| degrees = degrees(mpi, comm)?; [
+        typed_blocks(from, sendcounts, senddispls, sent, degrees.1),
+        typed_blocks(into, counts, displs, received, degrees.0)
     ];
 }
