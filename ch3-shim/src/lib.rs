@@ -52,6 +52,7 @@ pub mod config;
 mod device;
 mod error;
 mod exit;
+mod incident;
 pub mod netset;
 pub mod pkt;
 mod port;
@@ -66,15 +67,16 @@ mod turns;
 mod wrapped;
 
 pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
-pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, JobName, RemotePlace, RmaAccess};
+pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, JobName, LargeStats, RemotePlace, RmaAccess};
 pub use clock::VirtualClock;
 pub use config::{COLLECTIVES, Config};
 pub use device::{
-    Builder, Comm, Completion, Device, Disconnecting, Ended, Exclusive, Failed, Funneled, InterComm, Level,
-    Link, Message, Multiple, NetmodSetup, Note, PROC_NULL, RawReq, Request, RmaRefused, Scope, Serialized,
-    SharedMessage, SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
+    Builder, Comm, Completion, Counters, Device, Disconnecting, Ended, Exclusive, Failed, Funneled,
+    InterComm, Level, Link, Message, Multiple, NetmodSetup, Note, PROC_NULL, RawReq, Request, RmaRefused,
+    Scope, Serialized, SharedMessage, SharedRequest, SomeFailed, VcReport, Vci, Waitable, Waker,
 };
 pub use error::{Error, Result};
+pub use incident::{Incident, IncidentKind, TakenIncidents, timestamp};
 pub use netmod_core::Break;
 pub use netmod_pmi::spawn::PARENT_PORT;
 pub use netmod_pmi::{Spawn, SpawnProgram};

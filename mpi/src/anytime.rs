@@ -12,6 +12,7 @@ use crate::errh::{Errhandlers, UserErrhandler};
 use crate::error::{Codes, Result};
 use crate::handle::{Errhandler, Info};
 use crate::info::Infos;
+use crate::tool::Tool;
 
 /// The objects of a process that live longer than its [`Mpi`](crate::Mpi), which shares them.
 #[derive(Debug)]
@@ -20,17 +21,29 @@ pub struct Anytime {
     infos: Mutex<Infos>,
     errhandlers: Mutex<Errhandlers>,
     allocated: Mutex<Allocated>,
+    tool: Arc<Tool>,
 }
 
 impl Anytime {
     /// Creates the objects of a process whose error codes are `codes`.
     pub fn new(codes: Arc<Codes>) -> Anytime {
-        Anytime { codes, infos: Mutex::default(), errhandlers: Mutex::default(), allocated: Mutex::default() }
+        Anytime {
+            codes,
+            infos: Mutex::default(),
+            errhandlers: Mutex::default(),
+            allocated: Mutex::default(),
+            tool: Arc::default(),
+        }
     }
 
     /// The error codes.
     pub fn codes(&self) -> &Codes {
         &self.codes
+    }
+
+    /// The tool interface.
+    pub fn tool(&self) -> &Arc<Tool> {
+        &self.tool
     }
 
     pub(crate) fn infos(&self) -> MutexGuard<'_, Infos> {

@@ -16,6 +16,8 @@ use crate::lock::{Guard, Lock};
 use crate::log;
 use crate::objects::Objects;
 use crate::request::Requests;
+use crate::tool::Running;
+use crate::tool::controls::apply;
 use crate::turns::Turns;
 
 /// Longest wait of an abort for a thread that is inside a call.
@@ -98,6 +100,7 @@ impl Mpi {
     /// As [`Mpi::init`].
     pub fn init_from_env(required: i32, anytime: Arc<Anytime>) -> Result<Mpi> {
         let mut builder = Builder::from_env()?;
+        apply(anytime.tool(), builder.config())?;
         log::begin(&mut builder)?;
         let (launcher, appnum) = (builder.launcher(), builder.appnum());
         let universe = builder.universe_size()?;
@@ -113,6 +116,9 @@ impl Mpi {
         })?;
         if spawned {
             mpi.connect_to_parent(parent_port.as_deref())?;
+        }
+        if mpi.anytime.tool().watches() {
+            mpi.watch_incidents()?;
         }
         Ok(mpi)
     }
@@ -271,7 +277,8 @@ impl Mpi {
         let deleted = self.begin_finalize();
         let sent = self.flush_all_buffers();
         self.end_progress();
-        let Some(state) = self.lock().take() else { return Err(finalized()) };
+        let Some(mut state) = self.lock().take() else { return Err(finalized()) };
+        self.anytime.tool().keep_figures(|| state.dev.counters());
         if state.dev.config().mpi_leaks == "yes" {
             let rank = state.dev.rank();
             for line in state.unfreed() {

@@ -29,7 +29,7 @@
 //! 3. `objects`: all tables, which tasks work on;
 //! 4. `task`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait` and `unattended`, which make
-//!    progress on them;
+//!    progress on them; `tool` has MPI's interface for tools;
 //! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned`, `io`, which has
 //!    files, `win`, which has windows, and `dynamic`, which meets other jobs.
 
@@ -71,6 +71,7 @@ mod session;
 mod status;
 mod target;
 mod task;
+pub mod tool;
 pub mod topo;
 mod turns;
 mod unattended;

@@ -72,7 +72,8 @@ pub unsafe trait Upper<N> {
     /// Handles the end of a request with [`OnDone::Upper`]: all its data has moved.
     fn on_data_avail(&mut self, io: &mut Io<'_, N>, vc: VcId, req: ReqId) -> DataAvail;
 
-    /// Handles another event: `Up`, `Terminated`, `Down`, `NeedCard`, `NewPeer` or `RmaDone`.
+    /// Handles another event: `Up`, `Resumed`, `Terminated`, `Down`, `NeedCard`, `NewPeer` or
+    /// `RmaDone`.
     fn on_event(&mut self, io: &mut Io<'_, N>, event: Event);
 }
 

@@ -27,6 +27,12 @@ pub enum Event {
         /// Its VC.
         vc: VcId,
     },
+    /// A connection that was lost goes on as another one, without loss. The upper layer need not do
+    /// anything.
+    Resumed {
+        /// Its VC.
+        vc: VcId,
+    },
     /// `vc_terminate` is complete; the VC is as after `vc_init`.
     Terminated {
         /// Its VC.
@@ -80,6 +86,7 @@ impl Event {
             Event::Rx { vc, .. }
             | Event::RecvDone { vc }
             | Event::Up { vc }
+            | Event::Resumed { vc }
             | Event::Terminated { vc }
             | Event::Down { vc, .. }
             | Event::NeedCard { vc }

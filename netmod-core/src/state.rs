@@ -10,7 +10,7 @@ use crate::header::HDR_LEN;
 use crate::peer::PeerName;
 use crate::request::{OnDone, Outcome, Request};
 use crate::slab::{ReqId, ReqKind, Slab, VcId, VcKind};
-use crate::vc::Vc;
+use crate::vc::{Vc, VcStats};
 
 /// The memory for the next payload bytes of a VC ([`Core::recv_target`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Core {
     wanted: usize,
     /// Requests for [`Core::next_released`].
     released: Vec<ReqId>,
+    /// Counts of the VCs that were removed, by the number of their netmod.
+    removed: Vec<VcStats>,
 }
 
 impl Core {
@@ -81,7 +83,20 @@ impl Core {
 
     /// Removes a VC. For the upper layer, after [`VcLife::vc_destroy`](crate::VcLife::vc_destroy).
     pub fn remove_vc(&mut self, vc: VcId) -> Option<Vc> {
-        self.vcs.remove(vc)
+        let vc = self.vcs.remove(vc)?;
+        let at = usize::from(vc.netmod);
+        if self.removed.len() <= at {
+            self.removed.resize(at + 1, VcStats::default());
+        }
+        self.removed[at].add(&vc.stats);
+        Some(vc)
+    }
+
+    /// Returns the counts of all VCs of a netmod of a set, those that were removed included.
+    pub fn traffic(&self, netmod: u8) -> VcStats {
+        let mut sum = self.removed.get(usize::from(netmod)).copied().unwrap_or_default();
+        self.vcs().filter(|(_, vc)| vc.netmod == netmod).for_each(|(_, vc)| sum.add(&vc.stats));
+        sum
     }
 
     /// Returns a request, if the handle is live.

@@ -26,6 +26,20 @@ pub struct VcStats {
     pub connects: u32,
 }
 
+impl VcStats {
+    /// Adds the counts of another VC.
+    pub fn add(&mut self, other: &VcStats) {
+        self.tx_msgs += other.tx_msgs;
+        self.tx_bytes += other.tx_bytes;
+        self.tx_queued += other.tx_queued;
+        self.rx_msgs += other.rx_msgs;
+        self.rx_bytes += other.rx_bytes;
+        self.rx_direct += other.rx_direct;
+        self.faults = self.faults.wrapping_add(other.faults);
+        self.connects = self.connects.wrapping_add(other.connects);
+    }
+}
+
 /// Flag of [`Vc::no_direct`].
 const NO_DIRECT: u8 = 0x80;
 /// The handle of no receive.

@@ -324,6 +324,48 @@ fn the_tool_interface_has_its_own_errors() {
     ok("the_tool_interface_has_its_own_errors", "tools.c", "tools", 2);
 }
 
+/// Connections that a process breaks go on, or are lost if they may not; a peer that receives
+/// nothing is told of.
+#[test]
+fn tools_are_told_of_events() {
+    let test = "tools_are_told_of_events";
+    let kinds = [
+        ("connection_resumed", vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_LOCAL", "yes")]),
+        ("connection_lost", vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_TIMEOUT", "0s")]),
+        ("peer_slow", vec![("NETMOD_RTS_MAX", "1"), ("NETMOD_EAGER_MAX", "1K")]),
+    ];
+    for (abi, (kind, settings)) in Abi::ALL.into_iter().flat_map(|abi| kinds.clone().map(|kind| (abi, kind)))
+    {
+        let program = prefix().compiled_for(abi, "events.c");
+        let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
+        let done = run(job.arg(kind).envs(settings));
+        // The end of a job with a lost process is an error.
+        if kind != "connection_lost" {
+            done.expect_ok("events", 2);
+        } else {
+            assert!(
+                ["rank 0: events ok", "rank 1: events ok"].iter().all(|ok| done.output.contains(ok)),
+                "{done}"
+            );
+        }
+    }
+}
+
+#[test]
+fn mpivars_prints_all_variables() {
+    let told = |argument: &[&str]| {
+        let done = run(Command::new(prefix().file("bin/mpivars")).args(argument).env("NETMOD_RTS_MAX", "77"));
+        assert!(done.status.success(), "{done}");
+        done.output
+    };
+    for (argument, state) in [(&[][..], "state=0"), (&["-i"][..], "state=1")] {
+        let text = told(argument);
+        for words in ["NETMOD_RTS_MAX=77", "NETMOD_COLL_BCAST", "tcp_bytes_sent=0", "peer_slow", state] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}
+
 #[test]
 fn what_was_not_freed_is_told_if_it_is_asked_for() {
     let program = prefix().compiled("leaks.c");

@@ -82,7 +82,7 @@ pub(crate) fn install(asked: &Asked) -> Result<(), String> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let packages = ["netmod-mpich", "netmod-mpi-standard", "netmod-pmi"];
+    let packages = ["netmod-mpich", "netmod-mpi-standard", "netmod-pmi", "netmod-mpi"];
     let packages = packages.iter().flat_map(|name| ["-p", name]);
     run(cargo().args(["build", "--release", "--lib", "--bins"]).args(packages))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -95,7 +95,9 @@ fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
     for library in [&MPICH, &STANDARD] {
         lay_library(library, from, prefix)?;
     }
-    put(&bin.join("nmrun"), &std::fs::read(from.join("nmrun"))?, 0o755)?;
+    for name in ["nmrun", "mpivars"] {
+        put(&bin.join(name), &std::fs::read(from.join(name))?, 0o755)?;
+    }
     for name in ["mpiexec", "mpirun"] {
         link("nmrun", &bin.join(name))?;
     }

@@ -9,6 +9,7 @@ use super::contexts::Senders;
 use super::routes::host_of;
 use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected};
 use crate::error::Error;
+use crate::incident::IncidentKind;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
 /// Time for the last messages of a rank that the process manager reports as dead.
@@ -233,6 +234,15 @@ impl Ch3 {
         self.reqs.finish(io.core, req, Outcome::Failed(cause));
     }
 
+    /// Tells tools, if some have asked, what has happened to a VC.
+    pub(super) fn note_incident(&mut self, io: &DevIo<'_>, vc: VcId, kind: IncidentKind) {
+        if self.incidents.are_watched()
+            && let Some(v) = io.core.vc(vc)
+        {
+            self.incidents.note(kind, v.peer.rank, v.netmod);
+        }
+    }
+
     /// Handles the loss of a VC, as its netmod reports it.
     pub(super) fn vc_down(&mut self, io: &mut DevIo<'_>, vc: VcId, error: VcError) {
         let mut error = self.with_host(error);
@@ -245,6 +255,7 @@ impl Ch3 {
         if !(at_rest && self.closing.finalizing) {
             // A peer that leaves while all finalize, and shares nothing with this process, has not
             // failed.
+            self.note_incident(io, vc, IncidentKind::Lost);
             self.own_event(io, vc, VcEvent::Lost, Some(&error));
         }
         // Both had closed, and at most the last packet was lost: the VC can be used again.

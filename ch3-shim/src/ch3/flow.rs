@@ -8,6 +8,7 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 use super::credit::{self, ENTRY, Flow, Incoming, Outgoing, Protocol};
 use super::lent::send_with;
 use super::{Body, Ch3, DevIo, MpiReq, Role, Unexpected};
+use crate::incident::IncidentKind;
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
 
@@ -81,8 +82,12 @@ impl Ch3 {
             m.role = Role::Waiting { mode };
         }
         let Some(s) = self.vcs.get_mut(vc) else { return };
+        let is_first = s.flow.out.waiting() == 0;
         let ask = s.flow.out.wait(req, charge);
         s.trace();
+        if is_first {
+            self.note_incident(io, vc, IncidentKind::Slow);
+        }
         if ask {
             self.tell(io, vc, true);
         }

@@ -42,6 +42,7 @@ use netmod_core::{
 };
 
 use crate::bootstrap::Bootstrap;
+use crate::incident::{IncidentKind, Incidents};
 use crate::netset::NetSet;
 use crate::pkt::{CookieLen, Packet, Plain, Short};
 
@@ -57,6 +58,7 @@ pub use flow::FlowReport;
 pub(crate) use group::{Cards, Group, Groups, INTERNAL, Space, WORLD};
 pub use job_name::JobName;
 pub(crate) use lent::Lent;
+pub use lmt::LargeStats;
 pub(crate) use lmt::{Announced, Kept, Lmt};
 pub(crate) use lookup::{Found, Lookups};
 pub use onesided::{Exposure, RemotePlace, RmaAccess};
@@ -130,6 +132,7 @@ pub(crate) struct Ch3 {
     pub contexts: Contexts,
     pub lookups: Lookups,
     pub stats: DeviceStats,
+    pub incidents: Incidents,
 }
 
 impl std::fmt::Debug for Ch3 {
@@ -268,6 +271,7 @@ unsafe impl Upper<NetSet> for Ch3 {
     fn on_event(&mut self, io: &mut DevIo<'_>, event: Event) {
         match event {
             Event::Up { vc } => self.connected(io, vc),
+            Event::Resumed { vc } => self.note_incident(io, vc, IncidentKind::Resumed),
             Event::Terminated { vc } => self.vc_terminated(io, vc),
             Event::Down { vc, error } => self.vc_down(io, vc, error),
             Event::NeedCard { vc } => self.card_for_netmod(io, vc),

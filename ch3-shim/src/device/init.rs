@@ -25,6 +25,7 @@ use crate::ch3::{
 };
 use crate::clock::{Clock, VirtualClock};
 use crate::error::{Error, Result};
+use crate::incident::Incidents;
 use crate::netset::{AnyNetmod, Missing, NetSet};
 use crate::progress::Guarded;
 use crate::tell::warn;
@@ -507,6 +508,7 @@ impl Builder {
                 contexts: Contexts::default(),
                 lookups: Lookups::new(card.into()),
                 stats: DeviceStats::default(),
+                incidents: Incidents::default(),
             },
             ticks: Ticks { clock, polls: 0, mask: tick_mask },
             now: clock_now,

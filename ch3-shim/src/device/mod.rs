@@ -4,14 +4,14 @@
 //! builds it from the environment, `wait` drives it, `waker` ends its sleeps, `leave` ends it or
 //! one of its connections, `failure` is about peers that failed, `watch` about those whose end
 //! nobody else would tell, `launcher` about what the process manager is asked; `status` and `serve`
-//! tell what it is doing;
-//! `raw` is the interface for bindings, `rma` that for one-sided operations, `owned`, `scope` and
-//! `blocking` are the safe ones, `probe` looks at messages before they are received, `dynamic`
-//! meets other jobs.
+//! tell what it is doing, `counters` gives figures to tools; `raw` is the interface for bindings,
+//! `rma` that for one-sided operations, `owned`, `scope` and `blocking` are the safe ones, `probe`
+//! looks at messages before they are received, `dynamic` meets other jobs.
 
 mod blocking;
 mod checkpoint;
 mod contexts;
+mod counters;
 mod dropped;
 mod dynamic;
 mod failed;
@@ -53,6 +53,7 @@ use crate::progress::Guarded;
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 pub use contexts::Note;
+pub use counters::Counters;
 pub use dynamic::{InterComm, Link};
 pub use failed::{Completion, Ended, Failed, SomeFailed};
 pub use init::Builder;
@@ -267,6 +268,15 @@ impl Vci {
     /// The configuration in force.
     pub fn config(&self) -> &Config {
         &self.cfg
+    }
+
+    /// Changes a setting that is read when it is used. The others hold as they were when the device
+    /// was made.
+    ///
+    /// # Errors
+    /// If the name is unknown, or the value is not accepted.
+    pub fn change_setting(&mut self, name: &str, value: &str) -> Result<()> {
+        self.cfg.set(name, value).map_err(|e| Error::Config(e.to_string()))
     }
 
     /// Returns true if more threads of the job's processes on this node want to poll than the cores

@@ -54,6 +54,8 @@ pub(super) struct Waiting {
     pub(super) waker: Option<Waker>,
     /// Polls that have found something.
     pub(super) busy_polls: u64,
+    /// Sleeps.
+    pub(super) blocks: u64,
     /// A wait asks its condition for the last time before it sleeps.
     drowsy: bool,
     /// The condition has asked for another poll instead.
@@ -76,6 +78,7 @@ impl Waiting {
             wait_set: None,
             waker: None,
             busy_polls: 0,
+            blocks: 0,
             drowsy: false,
             kept_awake: false,
         }
@@ -393,6 +396,7 @@ impl Vci {
             };
             fds.push(fd);
         }
+        self.waiting.blocks += 1;
         let waited = sys::wait_readable(&fds, until.since(self.now).min(LONGEST_NAP));
         // Another thread ends a sleep for a good reason.
         let woken = waker.is_some_and(|waker| waker.end_sleep());

@@ -74,15 +74,3 @@ macro_rules! missing {
         } }
     };
 }
-
-/// A function of the tool interface about a variable, category or event, of which there are none:
-/// it returns the error of what its arguments name.
-#[macro_export]
-macro_rules! missing_tool {
-    ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) $class:ident; ($($ignored:ident),*)) => {
-        $crate::free! { $name $profiling [] ($($argument: $type),*) -> code {
-            let _ = ($($ignored,)*);
-            $crate::imp::tool::missing($crate::mpi::Class::$class)
-        } }
-    };
-}

@@ -9,7 +9,7 @@ pub(crate) use netmod_mpi_common::calls::{self, Object};
 pub(crate) use netmod_mpi_common::convert::{
     CFile, Counts, Function, MpiStatus, OutCount, Types, buffer, get, given, look, put, text,
 };
-pub(crate) use netmod_mpi_common::{anytime, entry, exported, free, imp, missing, missing_tool};
+pub(crate) use netmod_mpi_common::{anytime, entry, exported, free, imp, missing};
 
 pub(crate) use crate::abi::Interface;
 pub(crate) use crate::file::{OutFile, file_in, file_look};

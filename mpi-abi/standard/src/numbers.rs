@@ -399,3 +399,169 @@ pub(crate) fn amode_out(number: c_int) -> c_int {
         | if number & 32 == 0 { 0 } else { 128 } // MPI_MODE_UNIQUE_OPEN
         | if number & 4 == 0 { 0 } else { 256 } // MPI_MODE_WRONLY
 }
+
+pub(crate) fn t_verbosity_in(number: c_int) -> c_int {
+    match number {
+        9 => 221, // MPI_T_VERBOSITY_USER_BASIC
+        10 => 222, // MPI_T_VERBOSITY_USER_DETAIL
+        12 => 223, // MPI_T_VERBOSITY_USER_ALL
+        17 => 224, // MPI_T_VERBOSITY_TUNER_BASIC
+        18 => 225, // MPI_T_VERBOSITY_TUNER_DETAIL
+        20 => 226, // MPI_T_VERBOSITY_TUNER_ALL
+        33 => 227, // MPI_T_VERBOSITY_MPIDEV_BASIC
+        34 => 228, // MPI_T_VERBOSITY_MPIDEV_DETAIL
+        36 => 229, // MPI_T_VERBOSITY_MPIDEV_ALL
+        0 | 221 | 222 | 223 | 224 | 225 | 226 | 227 | 228 | 229 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_verbosity_out(number: c_int) -> c_int {
+    match number {
+        221 => 9, // MPI_T_VERBOSITY_USER_BASIC
+        222 => 10, // MPI_T_VERBOSITY_USER_DETAIL
+        223 => 12, // MPI_T_VERBOSITY_USER_ALL
+        224 => 17, // MPI_T_VERBOSITY_TUNER_BASIC
+        225 => 18, // MPI_T_VERBOSITY_TUNER_DETAIL
+        226 => 20, // MPI_T_VERBOSITY_TUNER_ALL
+        227 => 33, // MPI_T_VERBOSITY_MPIDEV_BASIC
+        228 => 34, // MPI_T_VERBOSITY_MPIDEV_DETAIL
+        229 => 36, // MPI_T_VERBOSITY_MPIDEV_ALL
+        _ => number,
+    }
+}
+
+pub(crate) fn t_bind_in(number: c_int) -> c_int {
+    match number {
+        1 => 9700, // MPI_T_BIND_NO_OBJECT
+        2 => 9701, // MPI_T_BIND_MPI_COMM
+        3 => 9702, // MPI_T_BIND_MPI_DATATYPE
+        4 => 9703, // MPI_T_BIND_MPI_ERRHANDLER
+        5 => 9704, // MPI_T_BIND_MPI_FILE
+        6 => 9705, // MPI_T_BIND_MPI_GROUP
+        7 => 9706, // MPI_T_BIND_MPI_OP
+        8 => 9707, // MPI_T_BIND_MPI_REQUEST
+        9 => 9708, // MPI_T_BIND_MPI_WIN
+        10 => 9709, // MPI_T_BIND_MPI_MESSAGE
+        11 => 9710, // MPI_T_BIND_MPI_INFO
+        12 => 9711, // MPI_T_BIND_MPI_SESSION
+        0 | 9700 | 9701 | 9702 | 9703 | 9704 | 9705 | 9706 | 9707 | 9708 | 9709 | 9710 | 9711 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_bind_out(number: c_int) -> c_int {
+    match number {
+        9700 => 1, // MPI_T_BIND_NO_OBJECT
+        9701 => 2, // MPI_T_BIND_MPI_COMM
+        9702 => 3, // MPI_T_BIND_MPI_DATATYPE
+        9703 => 4, // MPI_T_BIND_MPI_ERRHANDLER
+        9704 => 5, // MPI_T_BIND_MPI_FILE
+        9705 => 6, // MPI_T_BIND_MPI_GROUP
+        9706 => 7, // MPI_T_BIND_MPI_OP
+        9707 => 8, // MPI_T_BIND_MPI_REQUEST
+        9708 => 9, // MPI_T_BIND_MPI_WIN
+        9709 => 10, // MPI_T_BIND_MPI_MESSAGE
+        9710 => 11, // MPI_T_BIND_MPI_INFO
+        9711 => 12, // MPI_T_BIND_MPI_SESSION
+        _ => number,
+    }
+}
+
+pub(crate) fn t_scope_in(number: c_int) -> c_int {
+    match number {
+        1 => 60438, // MPI_T_SCOPE_CONSTANT
+        2 => 60439, // MPI_T_SCOPE_READONLY
+        3 => 60440, // MPI_T_SCOPE_LOCAL
+        4 => 60441, // MPI_T_SCOPE_GROUP
+        5 => 60442, // MPI_T_SCOPE_GROUP_EQ
+        6 => 60443, // MPI_T_SCOPE_ALL
+        7 => 60444, // MPI_T_SCOPE_ALL_EQ
+        0 | 60438 | 60439 | 60440 | 60441 | 60442 | 60443 | 60444 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_scope_out(number: c_int) -> c_int {
+    match number {
+        60438 => 1, // MPI_T_SCOPE_CONSTANT
+        60439 => 2, // MPI_T_SCOPE_READONLY
+        60440 => 3, // MPI_T_SCOPE_LOCAL
+        60441 => 4, // MPI_T_SCOPE_GROUP
+        60442 => 5, // MPI_T_SCOPE_GROUP_EQ
+        60443 => 6, // MPI_T_SCOPE_ALL
+        60444 => 7, // MPI_T_SCOPE_ALL_EQ
+        _ => number,
+    }
+}
+
+pub(crate) fn t_pvar_class_in(number: c_int) -> c_int {
+    match number {
+        1 => 240, // MPI_T_PVAR_CLASS_STATE
+        2 => 241, // MPI_T_PVAR_CLASS_LEVEL
+        3 => 242, // MPI_T_PVAR_CLASS_SIZE
+        4 => 243, // MPI_T_PVAR_CLASS_PERCENTAGE
+        5 => 244, // MPI_T_PVAR_CLASS_HIGHWATERMARK
+        6 => 245, // MPI_T_PVAR_CLASS_LOWWATERMARK
+        7 => 246, // MPI_T_PVAR_CLASS_COUNTER
+        8 => 247, // MPI_T_PVAR_CLASS_AGGREGATE
+        9 => 248, // MPI_T_PVAR_CLASS_TIMER
+        10 => 249, // MPI_T_PVAR_CLASS_GENERIC
+        0 | 240 | 241 | 242 | 243 | 244 | 245 | 246 | 247 | 248 | 249 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_pvar_class_out(number: c_int) -> c_int {
+    match number {
+        240 => 1, // MPI_T_PVAR_CLASS_STATE
+        241 => 2, // MPI_T_PVAR_CLASS_LEVEL
+        242 => 3, // MPI_T_PVAR_CLASS_SIZE
+        243 => 4, // MPI_T_PVAR_CLASS_PERCENTAGE
+        244 => 5, // MPI_T_PVAR_CLASS_HIGHWATERMARK
+        245 => 6, // MPI_T_PVAR_CLASS_LOWWATERMARK
+        246 => 7, // MPI_T_PVAR_CLASS_COUNTER
+        247 => 8, // MPI_T_PVAR_CLASS_AGGREGATE
+        248 => 9, // MPI_T_PVAR_CLASS_TIMER
+        249 => 10, // MPI_T_PVAR_CLASS_GENERIC
+        _ => number,
+    }
+}
+
+pub(crate) fn t_cb_safety_in(number: c_int) -> c_int {
+    match number {
+        0 => 0, // MPI_T_CB_REQUIRE_NONE
+        3 => 1, // MPI_T_CB_REQUIRE_MPI_RESTRICTED
+        15 => 2, // MPI_T_CB_REQUIRE_THREAD_SAFE
+        63 => 3, // MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE
+        1..=2 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_cb_safety_out(number: c_int) -> c_int {
+    match number {
+        0 => 0, // MPI_T_CB_REQUIRE_NONE
+        1 => 3, // MPI_T_CB_REQUIRE_MPI_RESTRICTED
+        2 => 15, // MPI_T_CB_REQUIRE_THREAD_SAFE
+        3 => 63, // MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE
+        _ => number,
+    }
+}
+
+pub(crate) fn t_source_order_in(number: c_int) -> c_int {
+    match number {
+        1 => 0, // MPI_T_SOURCE_ORDERED
+        2 => 1, // MPI_T_SOURCE_UNORDERED
+        0 => INVALID,
+        _ => number,
+    }
+}
+
+pub(crate) fn t_source_order_out(number: c_int) -> c_int {
+    match number {
+        0 => 1, // MPI_T_SOURCE_ORDERED
+        1 => 2, // MPI_T_SOURCE_UNORDERED
+        _ => number,
+    }
+}

@@ -7,7 +7,7 @@ pub(crate) use netmod_mpi::handle::{
 };
 pub(crate) use netmod_mpi_common::calls::Object;
 pub(crate) use netmod_mpi_common::convert::{Counts, Function, OutCount, buffer, get, given, put, text};
-pub(crate) use netmod_mpi_common::{anytime, entry, free, missing_tool};
+pub(crate) use netmod_mpi_common::{anytime, entry, free};
 
 pub(crate) use crate::abi::Interface;
 pub(crate) use crate::arrays::{Handles, Ints, OutInts, OutStatuses, types};

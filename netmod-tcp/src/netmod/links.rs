@@ -105,6 +105,10 @@ impl TcpNetmod {
         };
         let resumed = matches!(begun, Begun::Resumed(_));
         if let Begun::Resumed(lost) = begun {
+            // One that was replaced by a better pair of interfaces was not lost.
+            if !matches!(lost, Some(Failure::Moved | Failure::Lapsed)) {
+                self.events.push_back(Event::Resumed { vc });
+            }
             self.note_route(vc, id, lost);
         }
         self.seal(vc, id);

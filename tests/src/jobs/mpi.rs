@@ -30,6 +30,7 @@ pub fn installed(neighbour: &str) -> &'static Prefix {
         workspace_library(neighbour, "netmod-mpich", "libnetmod_mpich.so");
         workspace_library(neighbour, "netmod-mpi-standard", "libnetmod_mpi_standard.so");
         workspace_program(neighbour, "netmod-pmi", "nmrun");
+        workspace_program(neighbour, "netmod-mpi", "mpivars");
         let xtask = workspace_program(neighbour, "xtask", "xtask");
         let prefix = from.join("mpi-prefix");
         let mut install = Command::new(xtask);

@@ -74,12 +74,7 @@ fn entry(tables: &Tables, function: &Function, large: bool, interface: Interface
         }
         How::None => {
             let ignored: Vec<String> = function.arguments.iter().map(|a| safe(&a.name)).collect();
-            // The tool interface has no error handlers, and is used without the library.
-            let (way, about) = match group {
-                "tool" => ("missing_tool", format!("{};", tool_class(function))),
-                _ => ("missing", object),
-            };
-            format!("{way}! {{ {names} ({arguments})\n    {about} ({}) }}\n", ignored.join(", "))
+            format!("missing! {{ {names} ({arguments})\n    {object} ({}) }}\n", ignored.join(", "))
         }
         How::Hand | How::Sized => {
             let mut list = vec!["mpi".to_owned()];
@@ -258,15 +253,5 @@ fn object(function: &Function, interface: Interface) -> String {
         // A file that is not open yet has the handler of MPI_FILE_NULL.
         Some("outfile" | "str") => "on Object::File(0);".to_owned(),
         _ => "on Object::None;".to_owned(),
-    }
-}
-
-/// The class of the error of a function about a variable that does not exist: what names it.
-fn tool_class(function: &Function) -> &'static str {
-    let mut named = function.arguments.iter().filter(|a| a.role != "t_pvar_session");
-    match named.next() {
-        Some(a) if a.role == "str" => "T_INVALID_NAME",
-        Some(a) if a.role == "int" && a.name.ends_with("_index") => "T_INVALID_INDEX",
-        _ => "T_INVALID_HANDLE",
     }
 }

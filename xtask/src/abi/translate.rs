@@ -5,7 +5,7 @@ use super::names::{handle, safe};
 use super::table::{Argument, Function, How, Role};
 
 /// Kinds of numbers that are translated by a table of their own.
-pub(super) const NUMBERS: [&str; 18] = [
+pub(super) const NUMBERS: [&str; 24] = [
     "rank",
     "tag",
     "keyval",
@@ -24,6 +24,12 @@ pub(super) const NUMBERS: [&str; 18] = [
     "whence",
     "assertion",
     "amode",
+    "t_verbosity",
+    "t_bind",
+    "t_scope",
+    "t_pvar_class",
+    "t_cb_safety",
+    "t_source_order",
 ];
 
 /// Returns the type in Rust of an argument or result.
@@ -35,7 +41,7 @@ pub(super) fn rust(name: &str, role: &Role, large: bool) -> String {
     let is_handle = |name: &str| handle(name).is_some_and(|kind| kind != "Keyval");
     match name {
         _ if is_handle(name) || is_handle(bare) => stars("Handle"),
-        "dts" | "outdts" | "reqs" | "creqs" | "infos" => stars("Handle"),
+        "dts" | "outdts" | "outt_dts" | "reqs" | "creqs" | "infos" => stars("Handle"),
         _ if same().contains("MpiStatus") => stars("c_int"),
         _ => same(),
     }

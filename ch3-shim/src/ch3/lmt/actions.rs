@@ -79,6 +79,7 @@ impl Ch3 {
                 let Machine::Recv(m) = t.machine else { return };
                 let (total, offered) = (m.total(), t.offered);
                 let first = first.and_then(|w| t.keyed(w));
+                self.lmt.received.count(mode, total);
                 if mode == Mode::Null {
                     self.lmt.transfers.drop_windows(req);
                     self.lmt.end_timing(req, false);

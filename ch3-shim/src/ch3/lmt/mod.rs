@@ -38,6 +38,22 @@ pub(super) use moving::{deregister, unpack};
 use rings::Rings;
 use transfer::Transfers;
 
+/// Large messages that were received, by `netmod_lmt::Mode`. Always on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LargeStats {
+    /// Messages of each mode.
+    pub messages: [u64; 4],
+    /// Their bytes.
+    pub bytes: [u64; 4],
+}
+
+impl LargeStats {
+    fn count(&mut self, mode: Mode, bytes: u64) {
+        self.messages[mode as usize] += 1;
+        self.bytes[mode as usize] += bytes;
+    }
+}
+
 /// The large messages of a device.
 #[derive(Debug)]
 pub(crate) struct Lmt {
@@ -46,6 +62,8 @@ pub(crate) struct Lmt {
     transfers: Transfers,
     /// Packets whose cookies are arriving, by the cookie's request.
     arriving: Vec<(ReqId, Packet)>,
+    /// Counts of those that were received.
+    pub(crate) received: LargeStats,
 }
 
 impl Lmt {
@@ -60,7 +78,13 @@ impl Lmt {
         };
         let rings = Rings::new(rings && matches!(clock, Clock::Machine(_)));
         let choosing = Choosing::new(cfg, policy, rings.domain.is_some(), crowded, clock);
-        Lmt { choosing, rings, transfers: Transfers::new(), arriving: Vec::new() }
+        Lmt {
+            choosing,
+            rings,
+            transfers: Transfers::new(),
+            arriving: Vec::new(),
+            received: LargeStats::default(),
+        }
     }
 
     /// Returns true if a send can still be taken back, as far as this side knows.

@@ -4,9 +4,9 @@
 
 use netmod_core::rma::{Access, RegionId, RmaOp};
 use netmod_core::{Module, ReqId, RmaBuf, RxBytes, VcError, VcErrorKind, VcId};
-use netmod_lmt::{Event, Fault, Window};
+use netmod_lmt::{Event, Fault, Mode, Window};
 
-use super::transfer::Transfer;
+use super::transfer::{Machine, Transfer};
 use super::windows::{BOUNCE, Piece, Windows};
 use crate::ch3::{Ch3, DevIo};
 
@@ -32,6 +32,9 @@ impl Ch3 {
     pub(super) fn begin_move(&mut self, io: &mut DevIo<'_>, vc: VcId, req: ReqId, window: Window) {
         if window.index == 0 {
             self.stats.one_sided += 1;
+            if let Some(Machine::Recv(m)) = self.lmt.transfers.get(req).map(|t| &t.machine) {
+                self.lmt.received.count(Mode::Get, m.total());
+            }
         }
         if self.lmt.transfers.make_windows(req).is_some_and(|windows| windows.begin_move(window)) {
             return self.go_on_moving(io, vc, req);

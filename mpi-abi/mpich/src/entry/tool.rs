@@ -4,88 +4,88 @@ use crate::prelude::*;
 
 free! { MPI_T_category_changed PMPI_T_category_changed [] (update_number: *mut c_int) -> code
     { imp::tool::t_category_changed(update_number) } }
-missing_tool! { MPI_T_category_get_categories PMPI_T_category_get_categories (cat_index: c_int, len: c_int, indices: *mut c_int)
-    T_INVALID_INDEX; (cat_index, len, indices) }
-missing_tool! { MPI_T_category_get_cvars PMPI_T_category_get_cvars (cat_index: c_int, len: c_int, indices: *mut c_int)
-    T_INVALID_INDEX; (cat_index, len, indices) }
-missing_tool! { MPI_T_category_get_events PMPI_T_category_get_events (cat_index: c_int, len: c_int, indices: *mut c_int)
-    T_INVALID_INDEX; (cat_index, len, indices) }
-missing_tool! { MPI_T_category_get_index PMPI_T_category_get_index (name: *const c_char, cat_index: *mut c_int)
-    T_INVALID_NAME; (name, cat_index) }
-missing_tool! { MPI_T_category_get_info PMPI_T_category_get_info (cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int)
-    T_INVALID_INDEX; (cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories) }
+free! { MPI_T_category_get_categories PMPI_T_category_get_categories [] (cat_index: c_int, len: c_int, indices: *mut c_int) -> code
+    { imp::tool::t_category_get_categories(cat_index, len, indices) } }
+free! { MPI_T_category_get_cvars PMPI_T_category_get_cvars [] (cat_index: c_int, len: c_int, indices: *mut c_int) -> code
+    { imp::tool::t_category_get_cvars(cat_index, len, indices) } }
+free! { MPI_T_category_get_events PMPI_T_category_get_events [] (cat_index: c_int, len: c_int, indices: *mut c_int) -> code
+    { imp::tool::t_category_get_events(cat_index, len, indices) } }
+free! { MPI_T_category_get_index PMPI_T_category_get_index [] (name: *const c_char, cat_index: *mut c_int) -> code
+    { imp::tool::t_category_get_index(name, cat_index) } }
+free! { MPI_T_category_get_info PMPI_T_category_get_info [] (cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int) -> code
+    { imp::tool::t_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories) } }
 free! { MPI_T_category_get_num PMPI_T_category_get_num [] (num_cat: *mut c_int) -> code
     { imp::tool::t_category_get_num(num_cat) } }
-missing_tool! { MPI_T_category_get_num_events PMPI_T_category_get_num_events (cat_index: c_int, num_events: *mut c_int)
-    T_INVALID_INDEX; (cat_index, num_events) }
-missing_tool! { MPI_T_category_get_pvars PMPI_T_category_get_pvars (cat_index: c_int, len: c_int, indices: *mut c_int)
-    T_INVALID_INDEX; (cat_index, len, indices) }
-missing_tool! { MPI_T_cvar_get_index PMPI_T_cvar_get_index (name: *const c_char, cvar_index: *mut c_int)
-    T_INVALID_NAME; (name, cvar_index) }
-missing_tool! { MPI_T_cvar_get_info PMPI_T_cvar_get_info (cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut c_int, enumtype: *mut *mut c_void, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int)
-    T_INVALID_INDEX; (cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope) }
+free! { MPI_T_category_get_num_events PMPI_T_category_get_num_events [] (cat_index: c_int, num_events: *mut c_int) -> code
+    { imp::tool::t_category_get_num_events(cat_index, num_events) } }
+free! { MPI_T_category_get_pvars PMPI_T_category_get_pvars [] (cat_index: c_int, len: c_int, indices: *mut c_int) -> code
+    { imp::tool::t_category_get_pvars(cat_index, len, indices) } }
+free! { MPI_T_cvar_get_index PMPI_T_cvar_get_index [] (name: *const c_char, cvar_index: *mut c_int) -> code
+    { imp::tool::t_cvar_get_index(name, cvar_index) } }
+free! { MPI_T_cvar_get_info PMPI_T_cvar_get_info [] (cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, datatype: *mut c_int, enumtype: *mut *mut c_void, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, scope: *mut c_int) -> code
+    { imp::tool::t_cvar_get_info(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope) } }
 free! { MPI_T_cvar_get_num PMPI_T_cvar_get_num [] (num_cvar: *mut c_int) -> code
     { imp::tool::t_cvar_get_num(num_cvar) } }
-missing_tool! { MPI_T_cvar_handle_alloc PMPI_T_cvar_handle_alloc (cvar_index: c_int, obj_handle: *mut c_void, handle: *mut *mut c_void, count: *mut c_int)
-    T_INVALID_INDEX; (cvar_index, obj_handle, handle, count) }
-missing_tool! { MPI_T_cvar_handle_free PMPI_T_cvar_handle_free (handle: *mut *mut c_void)
-    T_INVALID_HANDLE; (handle) }
-missing_tool! { MPI_T_cvar_read PMPI_T_cvar_read (handle: *mut c_void, buf: *mut c_void)
-    T_INVALID_HANDLE; (handle, buf) }
-missing_tool! { MPI_T_cvar_write PMPI_T_cvar_write (handle: *mut c_void, buf: *const c_void)
-    T_INVALID_HANDLE; (handle, buf) }
-missing_tool! { MPI_T_enum_get_info PMPI_T_enum_get_info (enumtype: *mut c_void, num: *mut c_int, name: *mut c_char, name_len: *mut c_int)
-    T_INVALID_HANDLE; (enumtype, num, name, name_len) }
-missing_tool! { MPI_T_enum_get_item PMPI_T_enum_get_item (enumtype: *mut c_void, indx: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int)
-    T_INVALID_HANDLE; (enumtype, indx, value, name, name_len) }
-missing_tool! { MPI_T_event_callback_get_info PMPI_T_event_callback_get_info (event_registration: *mut c_void, cb_safety: c_int, info_used: *mut c_int)
-    T_INVALID_HANDLE; (event_registration, cb_safety, info_used) }
-missing_tool! { MPI_T_event_callback_set_info PMPI_T_event_callback_set_info (event_registration: *mut c_void, cb_safety: c_int, info: c_int)
-    T_INVALID_HANDLE; (event_registration, cb_safety, info) }
-missing_tool! { MPI_T_event_copy PMPI_T_event_copy (event_instance: *mut c_void, buffer_: *mut c_void)
-    T_INVALID_HANDLE; (event_instance, buffer_) }
-missing_tool! { MPI_T_event_get_index PMPI_T_event_get_index (name: *const c_char, event_index: *mut c_int)
-    T_INVALID_NAME; (name, event_index) }
-missing_tool! { MPI_T_event_get_info PMPI_T_event_get_info (event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, array_of_datatypes: *mut c_int, array_of_displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut *mut c_void, info: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int)
-    T_INVALID_INDEX; (event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind) }
+free! { MPI_T_cvar_handle_alloc PMPI_T_cvar_handle_alloc [] (cvar_index: c_int, obj_handle: *mut c_void, handle: *mut *mut c_void, count: *mut c_int) -> code
+    { imp::tool::t_cvar_handle_alloc(cvar_index, obj_handle, handle, count) } }
+free! { MPI_T_cvar_handle_free PMPI_T_cvar_handle_free [] (handle: *mut *mut c_void) -> code
+    { imp::tool::t_cvar_handle_free(handle) } }
+free! { MPI_T_cvar_read PMPI_T_cvar_read [] (handle: *mut c_void, buf: *mut c_void) -> code
+    { imp::tool::t_cvar_read(handle, buf) } }
+free! { MPI_T_cvar_write PMPI_T_cvar_write [] (handle: *mut c_void, buf: *const c_void) -> code
+    { imp::tool::t_cvar_write(handle, buf) } }
+free! { MPI_T_enum_get_info PMPI_T_enum_get_info [] (enumtype: *mut c_void, num: *mut c_int, name: *mut c_char, name_len: *mut c_int) -> code
+    { imp::tool::t_enum_get_info(enumtype, num, name, name_len) } }
+free! { MPI_T_enum_get_item PMPI_T_enum_get_item [] (enumtype: *mut c_void, indx: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int) -> code
+    { imp::tool::t_enum_get_item(enumtype, indx, value, name, name_len) } }
+free! { MPI_T_event_callback_get_info PMPI_T_event_callback_get_info [] (event_registration: *mut c_void, cb_safety: c_int, info_used: *mut c_int) -> code
+    { imp::tool::t_event_callback_get_info(event_registration, cb_safety, info_used) } }
+free! { MPI_T_event_callback_set_info PMPI_T_event_callback_set_info [] (event_registration: *mut c_void, cb_safety: c_int, info: c_int) -> code
+    { imp::tool::t_event_callback_set_info(event_registration, cb_safety, info) } }
+free! { MPI_T_event_copy PMPI_T_event_copy [] (event_instance: *mut c_void, buffer_: *mut c_void) -> code
+    { imp::tool::t_event_copy(event_instance, buffer_) } }
+free! { MPI_T_event_get_index PMPI_T_event_get_index [] (name: *const c_char, event_index: *mut c_int) -> code
+    { imp::tool::t_event_get_index(name, event_index) } }
+free! { MPI_T_event_get_info PMPI_T_event_get_info [] (event_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, array_of_datatypes: *mut c_int, array_of_displacements: *mut isize, num_elements: *mut c_int, enumtype: *mut *mut c_void, info: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int) -> code
+    { imp::tool::t_event_get_info::<Interface>(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind) } }
 free! { MPI_T_event_get_num PMPI_T_event_get_num [] (num_events: *mut c_int) -> code
     { imp::tool::t_event_get_num(num_events) } }
-missing_tool! { MPI_T_event_get_source PMPI_T_event_get_source (event_instance: *mut c_void, source_index: *mut c_int)
-    T_INVALID_HANDLE; (event_instance, source_index) }
-missing_tool! { MPI_T_event_get_timestamp PMPI_T_event_get_timestamp (event_instance: *mut c_void, event_timestamp: *mut i64)
-    T_INVALID_HANDLE; (event_instance, event_timestamp) }
-missing_tool! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc (event_index: c_int, obj_handle: *mut c_void, info: c_int, event_registration: *mut *mut c_void)
-    T_INVALID_INDEX; (event_index, obj_handle, info, event_registration) }
-missing_tool! { MPI_T_event_handle_free PMPI_T_event_handle_free (event_registration: *mut c_void, user_data: *mut c_void, free_cb_function: Function)
-    T_INVALID_HANDLE; (event_registration, user_data, free_cb_function) }
-missing_tool! { MPI_T_event_handle_get_info PMPI_T_event_handle_get_info (event_registration: *mut c_void, info_used: *mut c_int)
-    T_INVALID_HANDLE; (event_registration, info_used) }
-missing_tool! { MPI_T_event_handle_set_info PMPI_T_event_handle_set_info (event_registration: *mut c_void, info: c_int)
-    T_INVALID_HANDLE; (event_registration, info) }
-missing_tool! { MPI_T_event_read PMPI_T_event_read (event_instance: *mut c_void, element_index: c_int, buffer_: *mut c_void)
-    T_INVALID_HANDLE; (event_instance, element_index, buffer_) }
-missing_tool! { MPI_T_event_register_callback PMPI_T_event_register_callback (event_registration: *mut c_void, cb_safety: c_int, info: c_int, user_data: *mut c_void, event_cb_function: Function)
-    T_INVALID_HANDLE; (event_registration, cb_safety, info, user_data, event_cb_function) }
-missing_tool! { MPI_T_event_set_dropped_handler PMPI_T_event_set_dropped_handler (event_registration: *mut c_void, dropped_cb_function: Function)
-    T_INVALID_HANDLE; (event_registration, dropped_cb_function) }
+free! { MPI_T_event_get_source PMPI_T_event_get_source [] (event_instance: *mut c_void, source_index: *mut c_int) -> code
+    { imp::tool::t_event_get_source(event_instance, source_index) } }
+free! { MPI_T_event_get_timestamp PMPI_T_event_get_timestamp [] (event_instance: *mut c_void, event_timestamp: *mut i64) -> code
+    { imp::tool::t_event_get_timestamp(event_instance, OutCount::from(event_timestamp)) } }
+free! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc [] (event_index: c_int, obj_handle: *mut c_void, info: c_int, event_registration: *mut *mut c_void) -> code
+    { imp::tool::t_event_handle_alloc(event_index, obj_handle, info, event_registration) } }
+free! { MPI_T_event_handle_free PMPI_T_event_handle_free [] (event_registration: *mut c_void, user_data: *mut c_void, free_cb_function: Function) -> code
+    { imp::tool::t_event_handle_free(event_registration, user_data, free_cb_function) } }
+free! { MPI_T_event_handle_get_info PMPI_T_event_handle_get_info [] (event_registration: *mut c_void, info_used: *mut c_int) -> code
+    { imp::tool::t_event_handle_get_info(event_registration, info_used) } }
+free! { MPI_T_event_handle_set_info PMPI_T_event_handle_set_info [] (event_registration: *mut c_void, info: c_int) -> code
+    { imp::tool::t_event_handle_set_info(event_registration, info) } }
+free! { MPI_T_event_read PMPI_T_event_read [] (event_instance: *mut c_void, element_index: c_int, buffer_: *mut c_void) -> code
+    { imp::tool::t_event_read(event_instance, element_index, buffer_) } }
+free! { MPI_T_event_register_callback PMPI_T_event_register_callback [] (event_registration: *mut c_void, cb_safety: c_int, info: c_int, user_data: *mut c_void, event_cb_function: Function) -> code
+    { imp::tool::t_event_register_callback(event_registration, cb_safety, info, user_data, event_cb_function) } }
+free! { MPI_T_event_set_dropped_handler PMPI_T_event_set_dropped_handler [] (event_registration: *mut c_void, dropped_cb_function: Function) -> code
+    { imp::tool::t_event_set_dropped_handler(event_registration, dropped_cb_function) } }
 free! { MPI_T_finalize PMPI_T_finalize [] () -> code
     { imp::tool::t_finalize() } }
 free! { MPI_T_init_thread PMPI_T_init_thread [] (required: c_int, provided: *mut c_int) -> code
     { imp::tool::t_init_thread(required, provided) } }
-missing_tool! { MPI_T_pvar_get_index PMPI_T_pvar_get_index (name: *const c_char, var_class: c_int, pvar_index: *mut c_int)
-    T_INVALID_NAME; (name, var_class, pvar_index) }
-missing_tool! { MPI_T_pvar_get_info PMPI_T_pvar_get_info (pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, var_class: *mut c_int, datatype: *mut c_int, enumtype: *mut *mut c_void, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int, atomic: *mut c_int)
-    T_INVALID_INDEX; (pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic) }
+free! { MPI_T_pvar_get_index PMPI_T_pvar_get_index [] (name: *const c_char, var_class: c_int, pvar_index: *mut c_int) -> code
+    { imp::tool::t_pvar_get_index(name, var_class, pvar_index) } }
+free! { MPI_T_pvar_get_info PMPI_T_pvar_get_info [] (pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int, var_class: *mut c_int, datatype: *mut c_int, enumtype: *mut *mut c_void, desc: *mut c_char, desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int, atomic: *mut c_int) -> code
+    { imp::tool::t_pvar_get_info(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic) } }
 free! { MPI_T_pvar_get_num PMPI_T_pvar_get_num [] (num_pvar: *mut c_int) -> code
     { imp::tool::t_pvar_get_num(num_pvar) } }
-missing_tool! { MPI_T_pvar_handle_alloc PMPI_T_pvar_handle_alloc (session: *mut c_void, pvar_index: c_int, obj_handle: *mut c_void, handle: *mut *mut c_void, count: *mut c_int)
-    T_INVALID_INDEX; (session, pvar_index, obj_handle, handle, count) }
-missing_tool! { MPI_T_pvar_handle_free PMPI_T_pvar_handle_free (session: *mut c_void, handle: *mut *mut c_void)
-    T_INVALID_HANDLE; (session, handle) }
-missing_tool! { MPI_T_pvar_read PMPI_T_pvar_read (session: *mut c_void, handle: *mut c_void, buf: *mut c_void)
-    T_INVALID_HANDLE; (session, handle, buf) }
-missing_tool! { MPI_T_pvar_readreset PMPI_T_pvar_readreset (session: *mut c_void, handle: *mut c_void, buf: *mut c_void)
-    T_INVALID_HANDLE; (session, handle, buf) }
+free! { MPI_T_pvar_handle_alloc PMPI_T_pvar_handle_alloc [] (session: *mut c_void, pvar_index: c_int, obj_handle: *mut c_void, handle: *mut *mut c_void, count: *mut c_int) -> code
+    { imp::tool::t_pvar_handle_alloc(session, pvar_index, obj_handle, handle, count) } }
+free! { MPI_T_pvar_handle_free PMPI_T_pvar_handle_free [] (session: *mut c_void, handle: *mut *mut c_void) -> code
+    { imp::tool::t_pvar_handle_free(session, handle) } }
+free! { MPI_T_pvar_read PMPI_T_pvar_read [] (session: *mut c_void, handle: *mut c_void, buf: *mut c_void) -> code
+    { imp::tool::t_pvar_read(session, handle, buf) } }
+free! { MPI_T_pvar_readreset PMPI_T_pvar_readreset [] (session: *mut c_void, handle: *mut c_void, buf: *mut c_void) -> code
+    { imp::tool::t_pvar_readreset(session, handle, buf) } }
 free! { MPI_T_pvar_reset PMPI_T_pvar_reset [] (session: *mut c_void, handle: *mut c_void) -> code
     { imp::tool::t_pvar_reset(session, handle) } }
 free! { MPI_T_pvar_session_create PMPI_T_pvar_session_create [] (session: *mut *mut c_void) -> code
@@ -96,11 +96,11 @@ free! { MPI_T_pvar_start PMPI_T_pvar_start [] (session: *mut c_void, handle: *mu
     { imp::tool::t_pvar_start(session, handle) } }
 free! { MPI_T_pvar_stop PMPI_T_pvar_stop [] (session: *mut c_void, handle: *mut c_void) -> code
     { imp::tool::t_pvar_stop(session, handle) } }
-missing_tool! { MPI_T_pvar_write PMPI_T_pvar_write (session: *mut c_void, handle: *mut c_void, buf: *const c_void)
-    T_INVALID_HANDLE; (session, handle, buf) }
-missing_tool! { MPI_T_source_get_info PMPI_T_source_get_info (source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut c_int)
-    T_INVALID_INDEX; (source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info) }
+free! { MPI_T_pvar_write PMPI_T_pvar_write [] (session: *mut c_void, handle: *mut c_void, buf: *const c_void) -> code
+    { imp::tool::t_pvar_write(session, handle, buf) } }
+free! { MPI_T_source_get_info PMPI_T_source_get_info [] (source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64, info: *mut c_int) -> code
+    { imp::tool::t_source_get_info(source_index, name, name_len, desc, desc_len, ordering, OutCount::from(ticks_per_second), OutCount::from(max_ticks), info) } }
 free! { MPI_T_source_get_num PMPI_T_source_get_num [] (num_sources: *mut c_int) -> code
     { imp::tool::t_source_get_num(num_sources) } }
-missing_tool! { MPI_T_source_get_timestamp PMPI_T_source_get_timestamp (source_index: c_int, timestamp: *mut i64)
-    T_INVALID_INDEX; (source_index, timestamp) }
+free! { MPI_T_source_get_timestamp PMPI_T_source_get_timestamp [] (source_index: c_int, timestamp: *mut i64) -> code
+    { imp::tool::t_source_get_timestamp(source_index, OutCount::from(timestamp)) } }

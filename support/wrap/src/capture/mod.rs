@@ -171,8 +171,9 @@ impl<N: Netmod> Capture<N> {
                 Event::PortPeer { peer, port, .. } => {
                     self.event(What::NewPeer, peer, VcId::from_wire(0), &format!("to port {port}"));
                 }
-                // Received bytes come by other events.
-                Event::Rx { .. }
+                // Received bytes come by other events, and a VC that goes on is the same.
+                Event::Resumed { .. }
+                | Event::Rx { .. }
                 | Event::RecvDone { .. }
                 | Event::NeedCard { .. }
                 | Event::RmaDone { .. } => {}

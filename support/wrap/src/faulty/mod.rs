@@ -236,6 +236,7 @@ impl<N: Netmod> Faulty<N> {
                     (vc, Received::Event(ev))
                 }
                 Event::Up { vc }
+                | Event::Resumed { vc }
                 | Event::Terminated { vc }
                 | Event::RecvDone { vc }
                 | Event::RmaDone { vc, .. } => (vc, Received::Event(ev)),
