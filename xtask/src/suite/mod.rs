@@ -110,14 +110,14 @@ pub(crate) fn fetch(options: Options) -> Result<PathBuf, String> {
 /// If a test fails.
 pub(crate) fn subsets(from: &Path) -> Result<(), String> {
     let asked = Asked { subset: true, from: Some(from.to_owned()), ..Asked::default() };
-    let mut outcomes = mpich::run(&asked)?;
+    let mut outcomes = mpich::run(&asked, &mpich::C)?;
     outcomes.extend(mpi4py::run(&asked, Extension::Mpich)?);
     for variables in forced::runs()? {
         let told = forced::told(&variables);
         let filter = Some(format!("^{COLLECTIVES}"));
         let asked = Asked { filter, environment: variables, ..asked.clone() };
         let named = |o: Outcome| Outcome { name: format!("{} ({told})", o.name), ..o };
-        outcomes.extend(mpich::run(&asked)?.into_iter().map(named));
+        outcomes.extend(mpich::run(&asked, &mpich::C)?.into_iter().map(named));
     }
     verdict(&outcomes)?;
     eprintln!("xtask: {}", subset::told(&outcomes));
@@ -146,9 +146,11 @@ pub(crate) fn suite(name: Option<&str>, asked: &Asked) -> Result<(), String> {
 
 /// Runs a suite with the variables that are asked for.
 fn once(name: Option<&str>, asked: &Asked) -> Result<(), String> {
-    const NAMES: &str = "mpich, mpi4py, mpi4py-standard, imb, scalapack, coarrays, rsmpi and kills";
+    const NAMES: &str =
+        "mpich, mpich-fortran, mpi4py, mpi4py-standard, imb, scalapack, coarrays, rsmpi and kills";
     let outcomes = match name {
-        Some("mpich") => mpich::run(asked)?,
+        Some("mpich") => mpich::run(asked, &mpich::C)?,
+        Some("mpich-fortran") => mpich::run(asked, &mpich::FORTRAN)?,
         Some("mpi4py") => mpi4py::run(asked, Extension::Mpich)?,
         Some("mpi4py-standard") => mpi4py::run(asked, Extension::Standard)?,
         Some("imb") => imb::run(asked)?,

@@ -1,5 +1,7 @@
 //! MPICH's own test suite: Debian's source package, compiled by our `mpicc`, run by our `mpiexec`.
 
+mod languages;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -11,44 +13,13 @@ use super::report::{self, Outcome, Verdict};
 use super::{Asked, Subset, folder, launch, source};
 use crate::command::{output, run as run_command};
 use crate::progress::Progress;
+pub(super) use languages::{C, FORTRAN, Language};
 
+/// The folder of the source, and of the tests in C.
 const SUITE: &str = "mpich";
 const PACKAGE: &str = "mpich=4.0.2-3";
 /// The suite in the source.
 const TESTS: &str = "test/mpi";
-/// Lists of what the library has.
-const LISTS: [&str; 28] = [
-    "pt2pt",
-    "datatype",
-    "coll",
-    "comm",
-    "attr",
-    "group",
-    "errhan",
-    "info",
-    "init",
-    "topo",
-    "io",
-    "rma",
-    "part",
-    "errors/attr",
-    "errors/coll",
-    "errors/comm",
-    "errors/datatype",
-    "errors/group",
-    "errors/io",
-    "errors/pt2pt",
-    "errors/rma",
-    "errors/topo",
-    "threads/pt2pt",
-    "threads/part",
-    "threads/comm",
-    "threads/coll",
-    "threads/rma",
-    "threads/init",
-];
-/// Libraries that all tests are linked to.
-const LIBRARIES: [&str; 2] = ["util", "dtpools"];
 /// Seconds for a test whose list sets no limit.
 const LIMIT: u64 = 60;
 /// Share of the free memory that a test may fill.
@@ -79,15 +50,16 @@ pub(super) fn fetch() -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// If the suite cannot be fetched, configured or read.
-pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
-    let build = folder(SUITE).join("build");
-    let source = fetch()?;
-    let prefix = asked.install(SUITE)?;
-    configure(&source, &build, &prefix)?;
-    let tests = tests(&build)?;
+pub(crate) fn run(asked: &Asked, language: &Language) -> Result<Vec<Outcome>, String> {
+    let suite = language.suite;
+    let build = folder(suite).join("build");
+    let tree = fetch()?.join(TESTS);
+    let prefix = asked.install(suite)?;
+    language.configure(&tree, &build, &prefix)?;
+    let tests = tests(language, &tree, &build)?;
     let names: Vec<String> = tests.iter().map(Test::name).collect();
-    let exceptions = allowed::of_suite(SUITE, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let subset = Subset::read(SUITE, asked.subset)?;
+    let exceptions = allowed::of_suite(suite, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let subset = Subset::read(suite, asked.subset)?;
     subset.check(names.iter().map(String::as_str))?;
     let wanted = |name: &String| asked.wants(name) && subset.has(name);
     let tests: Vec<_> = tests.into_iter().zip(names).filter(|(_, name)| wanted(name)).collect();
@@ -96,7 +68,7 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
         tests.iter().for_each(|t| println!("{}", t.name()));
         return Ok(Vec::new());
     }
-    compile(&build, &tests)?;
+    compile(language, &build, &tests)?;
     let launcher = prefix.join("bin/mpiexec");
     let mut progress = Progress::new(tests.len());
     let mut outcomes = Vec::new();
@@ -116,25 +88,11 @@ pub(crate) fn run(asked: &Asked) -> Result<Vec<Outcome>, String> {
     Ok(outcomes)
 }
 
-/// Configures the suite for the installed library, unless it was.
-fn configure(source: &Path, build: &Path, prefix: &Path) -> Result<(), String> {
-    if build.join("config.status").is_file() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(build).map_err(|e| format!("{}: {e}", build.display()))?;
-    let program = |name: &str, file: &str| format!("{name}={}", prefix.join("bin").join(file).display());
-    let mut command = Command::new(source.join(TESTS).join("configure"));
-    command.args(["--disable-fortran", "--disable-cxx", "--disable-spawn", "--disable-romio"]);
-    command.args(["--enable-large-tests", "--disable-dependency-tracking", "--quiet", "CFLAGS=-O1 -w"]);
-    command.args([program("CC", "mpicc"), program("MPICC", "mpicc"), program("MPIEXEC", "mpiexec")]);
-    run_command(command.current_dir(build).stdout(std::process::Stdio::null()))
-}
-
 /// Reads all lists.
-fn tests(build: &Path) -> Result<Vec<Test>, String> {
+fn tests(language: &Language, tree: &Path, build: &Path) -> Result<Vec<Test>, String> {
     let mut tests = Vec::new();
-    for list in LISTS {
-        let folders = [build.join(list), build.join("../source").join(TESTS).join(list)];
+    for list in language.lists {
+        let folders = [build.join(list), tree.join(list)];
         // A list that depends on nothing is used where it lies in the source.
         let found = folders.iter().map(|f| f.join("testlist")).find(|f| f.is_file());
         let file = found.ok_or_else(|| format!("the suite has no list {list}"))?;
@@ -145,12 +103,12 @@ fn tests(build: &Path) -> Result<Vec<Test>, String> {
 }
 
 /// Compiles the programs of tests. One that does not compile fails when its turn comes.
-fn compile(build: &Path, tests: &[Test]) -> Result<(), String> {
-    for library in LIBRARIES {
+fn compile(language: &Language, build: &Path, tests: &[Test]) -> Result<(), String> {
+    for library in language.libraries {
         run_command(&mut make(&build.join(library)))?;
     }
-    for list in LISTS {
-        let mut programs: Vec<_> = tests.iter().filter(|t| t.list == list).map(|t| &t.program).collect();
+    for list in language.lists {
+        let mut programs: Vec<_> = tests.iter().filter(|t| t.list == *list).map(|t| &t.program).collect();
         programs.sort();
         programs.dedup();
         if programs.is_empty() {
