@@ -38,6 +38,9 @@ pub(crate) trait Task: Send {
         None
     }
 
+    /// Leaves what later operations can use, at its end; it is not started again.
+    fn retire(self: Box<Self>, _objects: &Objects) {}
+
     /// Gives up what it waits for while it is not under way, since its request is freed.
     fn leave(&mut self, _vci: &mut Vci) {}
 

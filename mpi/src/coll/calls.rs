@@ -34,7 +34,7 @@ impl Mpi {
             let State { dev, objects, .. } = s;
             let running = begun.insert(make(objects, Form::Blocking)?);
             // Many are over at once.
-            match running.advance(dev, objects) {
+            match running.task().advance(dev, objects) {
                 Progress::Blocked => Ok(()),
                 Progress::Call(function) => {
                     call = Some(function);
@@ -50,9 +50,9 @@ impl Mpi {
         while let Some(running) = &mut begun {
             if let Some(function) = call.take() {
                 function();
-                running.called();
+                running.task().called();
             }
-            call = self.wait_until(|vci, objects, _| match begun.as_mut()?.advance(vci, objects) {
+            call = self.wait_until(|vci, objects, _| match begun.as_mut()?.task().advance(vci, objects) {
                 Progress::Blocked => None,
                 Progress::Call(function) => Some(Ok(Some(function))),
                 Progress::Done(result) => {
@@ -100,13 +100,13 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, requests } = s;
             let mut running = make(objects, form)?;
-            let kind = match running.advance(dev, objects) {
+            let kind = match running.task().advance(dev, objects) {
                 Progress::Done(result) => {
-                    keep(objects, Some(running));
+                    running.into_task().retire(objects);
                     Kind::Over(result)
                 }
                 // The call that is to be made is asked for again.
-                Progress::Blocked | Progress::Call(_) => Kind::Task(Some(Box::new(running))),
+                Progress::Blocked | Progress::Call(_) => Kind::Task(Some(running.into_task())),
             };
             requests.insert(kind)
         })
@@ -121,7 +121,7 @@ impl Mpi {
         make: impl FnOnce(&Objects, Form) -> Result<Running>,
     ) -> Result<Request> {
         let running = self.with(|s| make(&s.objects, Form::Persistent))?;
-        self.persistent_task(Box::new(running))
+        self.persistent_task(running.into_task())
     }
 }
 
@@ -129,7 +129,7 @@ impl Mpi {
 #[inline]
 fn keep(objects: &Objects, over: Option<Running>) {
     if let Some(running) = over {
-        running.keep(objects);
+        running.into_task().retire(objects);
     }
 }
 

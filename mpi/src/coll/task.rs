@@ -104,12 +104,16 @@ impl Running {
         Ok(Running(op))
     }
 
-    /// Keeps what the next operation can use, of one that is over.
+    /// Returns it as a task.
     #[inline]
-    pub(crate) fn keep(self, objects: &Objects) {
-        if objects.comms.have(&self.0.core) {
-            objects.spares.keep(self.0);
-        }
+    pub(crate) fn task(&mut self) -> &mut impl Task {
+        &mut *self.0
+    }
+
+    /// Returns it as the task of a request.
+    #[inline]
+    pub(crate) fn into_task(self) -> Box<impl Task> {
+        self.0
     }
 }
 
@@ -222,7 +226,9 @@ impl Operation {
         self.alias = Some(objects.types.lend(desc)?);
         Ok(self.alias)
     }
+}
 
+impl Task for Operation {
     fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
         if let Some(alias) = self.alias.take()
             && let Err(e) = objects.types.remove(alias)
@@ -254,25 +260,26 @@ impl Operation {
             Advance::Failed(e) => Progress::Done(Err(self.core.raised(e))),
         }
     }
-}
-
-impl Task for Running {
-    #[inline]
-    fn advance(&mut self, vci: &mut Vci, objects: &mut Objects) -> Progress {
-        self.0.advance(vci, objects)
-    }
 
     fn core(&self) -> Option<&CommCore> {
-        Some(&self.0.core)
+        Some(&self.core)
     }
 
     fn called(&mut self) {
-        self.0.active.resume();
+        self.active.resume();
+    }
+
+    /// Keeps what the next operation can use.
+    #[inline]
+    fn retire(self: Box<Self>, objects: &Objects) {
+        if objects.comms.have(&self.core) {
+            objects.spares.keep(self);
+        }
     }
 
     fn restart(&mut self, _objects: &mut Objects) -> Result<()> {
-        self.0.active.restart();
-        self.0.enter();
+        self.active.restart();
+        self.enter();
         Ok(())
     }
 }

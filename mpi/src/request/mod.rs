@@ -139,7 +139,7 @@ impl Requests {
                 Progress::Done(result) => {
                     at -= 1;
                     self.tasks.swap_remove(at);
-                    self.end_task(request, task, result);
+                    self.end_task(objects, request, task, result);
                 }
             }
         }
@@ -151,10 +151,12 @@ impl Requests {
         self.ended_tasks
     }
 
-    fn end_task(&mut self, request: Request, task: Box<dyn Task>, result: Result<Status>) {
+    fn end_task(&mut self, objects: &Objects, request: Request, task: Box<dyn Task>, result: Result<Status>) {
         self.ended_tasks += 1;
         let Some(entry) = self.table.find_mut(request) else { return };
-        entry.task_over(task, result);
+        if let Some(task) = entry.task_over(task, result) {
+            task.retire(objects);
+        }
         if entry.freed {
             // It was found above.
             let _ = self.table.remove(request);
@@ -253,11 +255,17 @@ impl Entry {
         }
     }
 
-    /// Sets the result of its task.
-    fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) {
+    /// Sets the result of its task, and returns the task unless it can be started again.
+    fn task_over(&mut self, task: Box<dyn Task>, result: Result<Status>) -> Option<Box<dyn Task>> {
         match &mut self.kind {
-            Kind::Persistent(p) => p.task_over(task, result),
-            kind => *kind = Kind::Over(result),
+            Kind::Persistent(p) => {
+                p.task_over(task, result);
+                None
+            }
+            kind => {
+                *kind = Kind::Over(result);
+                Some(task)
+            }
         }
     }
 }
@@ -403,5 +411,37 @@ impl Kind {
             Kind::Over(_) | Kind::Generalized(_) => {}
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that is over.
+    struct Over;
+
+    impl Task for Over {
+        fn advance(&mut self, _vci: &mut Vci, _objects: &mut Objects) -> Progress {
+            Progress::Done(Ok(Status::EMPTY))
+        }
+
+        fn core(&self) -> Option<&CommCore> {
+            None
+        }
+
+        fn restart(&mut self, _objects: &mut Objects) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_over_is_given_up_unless_it_is_started_again() {
+        let persistent = Persistent::new(Operation::Task(None));
+        for (kind, stays) in [(Kind::Task(None), false), (Kind::Persistent(Box::new(persistent)), true)] {
+            let mut entry = Entry { kind, freed: false };
+            let given_up = entry.task_over(Box::new(Over), Ok(Status::EMPTY));
+            assert_eq!(given_up.is_none(), stays, "{:?}", entry.kind);
+        }
     }
 }

@@ -50,7 +50,7 @@ impl Mpi {
     pub(super) fn win_barrier(&self, win: Win) -> Result<()> {
         let core = self.with(|s| Ok(std::sync::Arc::clone(&s.objects.wins.get(win)?.core)))?;
         let mut barrier = self.with(|s| Running::new(&s.objects, Form::Blocking, &core, &Call::Barrier))?;
-        let met = self.wait_until(|vci, objects, _| match barrier.advance(vci, objects) {
+        let met = self.wait_until(|vci, objects, _| match barrier.task().advance(vci, objects) {
             Progress::Done(done) => Some(done),
             // A barrier calls no function of the program. One that has lost a process has no end.
             Progress::Blocked | Progress::Call(_) => {
