@@ -92,15 +92,26 @@ static void attached(int rank, int size)
     free(data);
 }
 
+/* Checks which agents execute accumulations on this process's memory. */
+static void check_agents(MPI_Win win, const char *agents)
+{
+    char text[MPI_MAX_INFO_VAL];
+    MPI_Info info;
+    int flag;
+
+    MPI_Win_get_info(win, &info);
+    MPI_Info_get(info, "netmod_accumulate_agent", MPI_MAX_INFO_VAL - 1, text, &flag);
+    CHECK(flag && strcmp(text, agents) == 0);
+    MPI_Info_free(&info);
+}
+
 /* Memory of MPI_Alloc_mem: all processes of a node access it. */
 static void allocated(int rank, int size)
 {
     enum { COUNT = 100000 };
-    int i, unit, flag, next = (rank + 1) % size;
+    int i, unit, next = (rank + 1) % size;
     double *memory, *theirs, one = 1, was;
-    char text[MPI_MAX_INFO_VAL];
     MPI_Aint bytes;
-    MPI_Info info;
     MPI_Win win;
 
     CHECK(MPI_Alloc_mem(COUNT * sizeof(double), MPI_INFO_NULL, &memory) == MPI_SUCCESS);
@@ -108,10 +119,7 @@ static void allocated(int rank, int size)
         memory[i] = rank;
     /* The window is in the middle of the memory. */
     MPI_Win_create(memory + 8, 64 * sizeof(double), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-    MPI_Win_get_info(win, &info);
-    MPI_Info_get(info, "netmod_accumulate_agent", MPI_MAX_INFO_VAL - 1, text, &flag);
-    CHECK(flag && strcmp(text, "processor") == 0);
-    MPI_Info_free(&info);
+    check_agents(win, "processor");
     MPI_Win_shared_query(win, next, &bytes, &unit, &theirs);
     CHECK(bytes == 64 * sizeof(double) && theirs[0] == next);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -144,6 +152,120 @@ static void allocated(int rank, int size)
             CHECK(MPI_Free_mem(part[k]) == MPI_SUCCESS);
         }
     }
+}
+
+/* Attached memory, of MPI_Alloc_mem and of the program: its owner need not call MPI. */
+static void dynamic(int rank, int size)
+{
+    enum { COUNT = 40000, TIMES = 200 };
+    int i, k, is_read, class, next = (rank + 1) % size, one = 1, was = -1, *data = malloc(COUNT * sizeof *data);
+    int *memory[2] = { NULL, calloc(COUNT, sizeof(int)) };
+    MPI_Aint own[2], *all = malloc(2 * size * sizeof *all), *at = all + 2 * next;
+    long mine[2] = { getpid(), (long)memory[1] }, theirs[2];
+    MPI_Datatype every;
+    MPI_Win win;
+
+    MPI_Sendrecv(mine, 2, MPI_LONG, (rank + size - 1) % size, 0, theirs, 2, MPI_LONG, next, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    is_read = may_read(theirs[0], theirs[1]);
+    MPI_Allreduce(MPI_IN_PLACE, &is_read, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD);
+    CHECK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win) == MPI_SUCCESS);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    check_agents(win, "target");
+    MPI_Alloc_mem(COUNT * sizeof(int), MPI_INFO_NULL, &memory[0]);
+    memset(memory[0], 0, COUNT * sizeof(int));
+    CHECK(MPI_Win_attach(win, memory[0], COUNT * sizeof(int)) == MPI_SUCCESS);
+    check_agents(win, size > 1 ? "processor" : "target");
+    CHECK(MPI_Win_attach(win, memory[1], COUNT * sizeof(int)) == MPI_SUCCESS);
+    check_agents(win, size > 1 ? "processor,target" : "target");
+    for (k = 0; k < 2; k++)
+        MPI_Get_address(memory[k], &own[k]);
+    MPI_Allgather(own, 2, MPI_AINT, all, 2, MPI_AINT, MPI_COMM_WORLD);
+    MPI_Type_vector(COUNT / 2, 1, 2, MPI_INT, &every);
+    MPI_Type_commit(&every);
+    MPI_Win_lock_all(0, win);
+    for (k = 0; k < 2 && rank == 0; k++) {
+        if (k == 1 && !is_read)
+            break;
+        for (i = 0; i < COUNT; i++)
+            data[i] = i + 1;
+        MPI_Put(data, COUNT, MPI_INT, next, at[k], COUNT, MPI_INT, win);
+        MPI_Put(data, COUNT / 2, MPI_INT, next, at[k] + sizeof(int), 1, every, win);
+        MPI_Win_flush(next, win);
+        memset(data, 0, COUNT * sizeof(int));
+        MPI_Get(data, 1, every, next, at[k] + sizeof(int), 1, every, win);
+        MPI_Get(data + 1, 1, MPI_INT, next, at[k] + 2 * sizeof(int), 1, MPI_INT, win);
+        MPI_Win_flush(next, win);
+        CHECK(data[0] == 1 && data[1] == 3 && data[2] == 2 && data[COUNT - 2] == COUNT / 2);
+        if (k == 0) {
+            MPI_Fetch_and_op(&one, &was, MPI_INT, next, at[k], MPI_SUM, win);
+            MPI_Accumulate(data, COUNT / 4, MPI_INT, next, at[k], COUNT / 4, MPI_INT, MPI_REPLACE, win);
+            MPI_Win_flush(next, win);
+            CHECK(was == 1);
+        }
+        was = -2;
+        MPI_Put(&was, 1, MPI_INT, next, at[k] + (COUNT - 1) * sizeof(int), 1, MPI_INT, win);
+        MPI_Win_flush(next, win);
+    }
+    if (rank == 1 % size)
+        for (k = 0; k <= is_read; k++)
+            while (((volatile int *)memory[k])[COUNT - 1] != -2)
+                ;
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* Every process adds to both memories of all, by itself or by requests. */
+    for (k = 0; k < 2; k++)
+        for (i = 0; i < size; i++)
+            MPI_Accumulate(&one, 1, MPI_INT, i, all[2 * i + k] + 4 * sizeof(int), 1, MPI_INT, MPI_SUM, win);
+    MPI_Win_flush_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(memory[1][4] == size + (rank == 1 % size && is_read ? 5 : 0));
+    CHECK(memory[0][4] == size + (rank == 1 % size ? 3 : 0));
+    /* What is detached is there no more, and the part that is attached again is. */
+    CHECK(MPI_Win_detach(win, memory[0]) == MPI_SUCCESS);
+    CHECK(MPI_Win_attach(win, memory[0], COUNT / 2 * sizeof(int)) == MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Put(&one, 1, MPI_INT, next, at[0], 1, MPI_INT, win);
+    CHECK(MPI_Win_flush(next, win) == MPI_SUCCESS);
+    i = MPI_Put(&one, 1, MPI_INT, next, at[0] + COUNT / 2 * sizeof(int), 1, MPI_INT, win);
+    i = i == MPI_SUCCESS ? MPI_Win_flush(next, win) : i;
+    MPI_Error_class(i, &class);
+    CHECK(class == MPI_ERR_RMA_RANGE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(memory[0][0] == 1);
+    /* Elements in two parts: what is combined with them, and then with one of them, keeps its order. */
+    CHECK(MPI_Win_attach(win, memory[0] + COUNT / 2, 100 * sizeof(int)) == MPI_SUCCESS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    data[0] = data[1] = 10;
+    was = -1;
+    MPI_Accumulate(data, 2, MPI_INT, next, at[0] + (COUNT / 2 - 1) * sizeof(int), 2, MPI_INT, MPI_REPLACE, win);
+    MPI_Fetch_and_op(&one, &was, MPI_INT, next, at[0] + (COUNT / 2 - 1) * sizeof(int), MPI_SUM, win);
+    MPI_Win_flush(next, win);
+    CHECK(was == 10);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(memory[0][COUNT / 2 - 1] == 11 && memory[0][COUNT / 2] == 10);
+    CHECK(MPI_Win_detach(win, memory[0] + COUNT / 2) == MPI_SUCCESS && MPI_Win_detach(win, memory[0]) == MPI_SUCCESS);
+    MPI_Free_mem(memory[0]);
+    /* Memory comes and goes, at the same addresses, too. */
+    for (k = 0; k < TIMES; k++) {
+        MPI_Alloc_mem((k % 3 ? 100 : COUNT) * sizeof(int), MPI_INFO_NULL, &memory[0]);
+        memory[0][99] = -1;
+        MPI_Win_attach(win, memory[0], (k % 3 ? 100 : COUNT) * sizeof(int));
+        MPI_Get_address(memory[0], &own[0]);
+        MPI_Sendrecv(own, 1, MPI_AINT, (rank + size - 1) % size, 0, at, 1, MPI_AINT, next, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        MPI_Put(&k, 1, MPI_INT, next, at[0] + 99 * sizeof(int), 1, MPI_INT, win);
+        MPI_Win_flush(next, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        CHECK(memory[0][99] == k);
+        MPI_Win_detach(win, memory[0]);
+        MPI_Free_mem(memory[0]);
+    }
+    MPI_Win_unlock_all(win);
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS);
+    MPI_Type_free(&every);
+    free(memory[1]);
+    free(data);
+    free(all);
 }
 
 /* Processes that share a lock all the time do not keep another one from having it alone. */
@@ -287,6 +409,7 @@ int main(int argc, char **argv)
 
     attached(rank, size);
     allocated(rank, size);
+    dynamic(rank, size);
     fairness(rank);
     /* Two windows at once. */
     CHECK(MPI_Win_create(sum, sizeof sum, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &other) == MPI_SUCCESS);

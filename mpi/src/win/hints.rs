@@ -65,7 +65,7 @@ impl Window {
         if far > 0 {
             add(NETWORK, &format!("{open} of {far}"));
         }
-        add(AGENT, if self.is_direct(self.me()) { "processor" } else { "target" });
+        add(AGENT, self.agents());
         all
     }
 }

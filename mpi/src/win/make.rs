@@ -7,6 +7,7 @@ use ch3_shim::Vci;
 use ch3_shim::shared_memory::{SharedMemory, Ticket};
 
 use super::control::{self, Control};
+use super::directory::{self, Attachments, Directory, Parts};
 use super::epoch::Epochs;
 use super::memory::Span;
 use super::moves::raised;
@@ -66,7 +67,7 @@ struct Member {
 struct Plan {
     /// Ranks of its processes, the one that makes the memory first.
     ranks: Vec<u32>,
-    /// Places of their memory.
+    /// Places of their memory; in a dynamic window that of their directories.
     places: Vec<usize>,
     /// All bytes.
     bytes: usize,
@@ -95,6 +96,9 @@ impl Plan {
             let size = size.ok_or_else(too_large)?;
             let size = if joined { Some(size) } else { size.checked_next_multiple_of(PAGE) };
             end = size.and_then(|size| end.checked_add(size)).ok_or_else(too_large)?;
+        }
+        if flavor == Flavor::Dynamic {
+            end += ranks.len() * directory::BYTES;
         }
         let bytes = end.checked_next_multiple_of(8).filter(|n| *n <= isize::MAX as usize / 2);
         let ranks = ranks.into_iter().map(|rank| rank as u32).collect();
@@ -183,7 +187,7 @@ impl Mpi {
         let class = own.as_ref().map_or_else(|e| e.class.0, |()| 0);
         let joined = !is_true(&wanted.hints, "alloc_shared_noncontig");
         let (has_node, node) = node?.map_or((0, 0), |node| (1, node.cast_signed()));
-        let place = self.shared_place(&wanted);
+        let place = wanted.base.and_then(|base| self.place_of(&base, wanted.size));
         let mut record = [0; RECORD];
         record[0] = i64::from(class) << 2 | i64::from(joined) << 1 | has_node;
         record[1..4].copy_from_slice(&[node, wanted.size, wanted.unit]);
@@ -206,11 +210,10 @@ impl Mpi {
         self.win_made(core, wanted, &members, plan, memory.map(Arc::new), own)
     }
 
-    /// Returns the place of the program's memory, if others of the node can open it.
-    fn shared_place(&self, wanted: &Wanted) -> Option<Place> {
-        let base = wanted.base.filter(|_| wanted.size > 0)?;
-        let len = usize::try_from(wanted.size).ok()?;
-        self.anytime().allocated().find(base.base().expose_provenance(), len)
+    /// Returns the place of `size` bytes of the program, if others of the node can open them.
+    pub(super) fn place_of(&self, memory: &Buf, size: i64) -> Option<Place> {
+        let len = usize::try_from(size).ok().filter(|len| *len > 0)?;
+        self.anytime().allocated().find(memory.base().expose_provenance(), len)
     }
 
     /// Makes or opens the memory of this process's node.
@@ -274,6 +277,9 @@ impl Mpi {
         memory: Option<Arc<SharedMemory>>,
         own: Option<Arc<SharedMemory>>,
     ) -> Result<Win> {
+        let is_dynamic = wanted.flavor == Flavor::Dynamic;
+        let directory = memory.as_ref().filter(|_| is_dynamic);
+        let directory = directory.map(|memory| Directory::new(Arc::clone(memory), plan.places[0]));
         let control = match &memory {
             Some(memory) => Control::Shared(Arc::clone(memory), 0),
             None => Control::own(),
@@ -285,12 +291,14 @@ impl Mpi {
         let target = |(rank, member): (usize, &Member)| {
             let rank = rank as u32;
             let neighbour = neighbours.get(&rank).copied();
+            let parts = neighbour.map(|process| Box::new(Parts::of(process, rank)));
             let own = wanted.base.filter(|_| rank == me);
             let reach = match (wanted.flavor, own, neighbour) {
                 (Flavor::Create, Some(base), _) => Reach::Memory(Span::of_program(&base, member.size)),
                 (Flavor::Create, None, Some(_)) => {
-                    let (reach, opened) =
-                        member.told.map_or((Reach::Requests, None), |told| told.reach(rank, member.size));
+                    let (reach, opened) = member
+                        .told
+                        .map_or((Reach::Requests, None), |told| told.reach(rank, member.size, reach::open));
                     kept.extend(opened);
                     reach
                 }
@@ -304,9 +312,11 @@ impl Mpi {
             Target {
                 reach,
                 agent: match wanted.flavor {
-                    Flavor::Allocate | Flavor::Shared => Agent::Processor,
-                    _ => Told::agent(member.told),
+                    Flavor::Create => Told::agent(member.told),
+                    // Accumulations on attached memory exclude each other so, even at the target.
+                    _ => Agent::Processor,
                 },
+                parts: parts.filter(|_| is_dynamic && rank != me),
                 network: reach::Network::default(),
                 size: member.size,
                 unit: member.unit,
@@ -331,7 +341,7 @@ impl Mpi {
             control: Arc::new(control),
             memory: kept.into(),
             epochs: Epochs::new(n),
-            attached: Vec::new(),
+            attached: Attachments { all: Vec::new(), directory },
             server: Server::default(),
             sent: 0,
             told: Box::default(),

@@ -14,6 +14,9 @@ use netmod_core::{Datatype as Layout, RmaBuf, RxBytes, Segment, StoreKind};
 use crate::datatype::Buf;
 use crate::error::{Class, MpiError, Result};
 
+/// Memory that processes of the node share.
+pub(super) type SharedParts = Arc<[Arc<SharedMemory>]>;
+
 /// Bytes that are copied at once between two scattered places.
 const PIECE: usize = 16 << 10;
 

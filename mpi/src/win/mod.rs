@@ -1,19 +1,21 @@
 //! Windows: memory of a process that others read, write and combine with theirs.
 //!
-//! See docs/windows.md for the design. `reach` has the ways to a process's memory; `memory` and
-//! `apply` touch what is accessed by loads and stores. `control` has the words by which processes
-//! of a node synchronize: locks (`tickets`) and the exclusion of accumulations (`elements`).
-//! `origin` executes operations on memory that this process can access, and sends requests (`wire`)
-//! for other memory, unless the network itself reaches it (`network`); `server` executes those that
-//! come, in the order of `queue`. `epoch` knows what is allowed. `make`, `moves`, `lock`, `sync`
-//! and `settings` are MPI's functions.
+//! See docs/windows.md for the design. `reach` has the ways to a process's memory, `directory` the
+//! ways to memory that is attached; `memory` and `apply` touch what is loaded and stored. `control`
+//! has the words by which processes of a node synchronize: locks (`tickets`) and the exclusion of
+//! accumulations (`elements`). `origin` executes operations on memory that this process can access,
+//! and sends requests (`wire`) for other memory, unless the network itself reaches it (`network`);
+//! `server` executes those that come, in the order of `queue`. `epoch` knows what is allowed.
+//! `make`, `attach`, `moves`, `lock`, `sync` and `settings` are MPI's functions.
 //!
 //! All state of a window is under the library's lock, and so is the execution of its operations.
 
 mod apply;
+mod attach;
 mod control;
 #[cfg(test)]
 mod control_model;
+mod directory;
 mod elements;
 mod epoch;
 mod exclusion;

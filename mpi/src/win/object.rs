@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use ch3_shim::shared_memory::SharedMemory;
 use ch3_shim::{Failure, RawReq, Vci};
 
 use super::control::Control;
+use super::directory::{Attachments, Parts};
 use super::epoch::Epochs;
-use super::memory::Span;
+use super::memory::{SharedParts, Span};
 use super::queue::Server;
 use super::reach::{Agent, Network, Reach};
 use crate::attr::Attrs;
@@ -46,6 +46,8 @@ pub(super) struct Target {
     pub reach: Reach,
     /// The agent of accumulations on its memory.
     pub agent: Agent,
+    /// Memory attached to a dynamic window by another process of the node.
+    pub parts: Option<Box<Parts>>,
     /// The network's way to its memory, if the reach is by requests.
     pub network: Network,
     /// Bytes of its memory.
@@ -73,9 +75,6 @@ impl Target {
     }
 }
 
-/// Memory that processes of the node share.
-pub(super) type SharedParts = Arc<[Arc<SharedMemory>]>;
-
 /// A window of a group of processes.
 pub(crate) struct Window {
     /// The group, with a context of its own.
@@ -95,7 +94,7 @@ pub(crate) struct Window {
     pub(super) memory: SharedParts,
     pub(super) epochs: Epochs,
     /// Memory that was attached.
-    pub(super) attached: Vec<Span>,
+    pub(super) attached: Attachments,
     pub(super) server: Server,
     /// Requests that were sent.
     pub(super) sent: u32,
@@ -158,9 +157,10 @@ impl Window {
             );
             MpiError::new(Class::RMA_RANGE, text)
         };
-        let mut span = *self.attached.iter().find(|span| span.holds(at)).ok_or_else(missing)?;
+        let mut spans = self.attached.all.iter().map(|attached| attached.span);
+        let mut span = spans.find(|span| span.holds(at)).ok_or_else(missing)?;
         // Elements may lie in several parts that follow each other.
-        while let Some(longer) = self.attached.iter().find_map(|other| span.joined(other)) {
+        while let Some(longer) = self.attached.all.iter().find_map(|other| span.joined(&other.span)) {
             span = longer;
         }
         Ok((span, at.wrapping_sub(span.address() as i64)))

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use ch3_shim::shared_memory::PeerMemory;
 use ch3_shim::{Failed, RawReq, Request as Message, Vci};
 use netmod_core::{RxBytes, Segment};
 
 use super::apply::{self, Accumulation, NoLock, Old};
 use super::exclusion::InNode;
-use super::memory::{self, Way};
-use super::object::{Flavor, Pending, SharedParts, Window};
+use super::memory::{self, SharedParts, Span, Way};
+use super::object::{Flavor, Pending, Window};
 use super::reach::{Agent, Reach};
 use super::wire::{self, ANSWER, DATA, HEADER, Kind, REQUEST, ROOM, Request, VERDICT};
 use crate::datatype::basic::Basic;
@@ -75,11 +76,11 @@ fn no_room(what: &str, has: usize, room: usize) -> Box<MpiError> {
 }
 
 /// The way to the elements of a target.
-enum Located {
+pub(super) enum Located {
     /// Loads and stores.
     Here(Segment),
     /// The kernel, or requests for their place in bytes.
-    Elsewhere(Segment, i64),
+    Elsewhere(PeerMemory, Segment, i64),
     /// Requests for their place in bytes.
     Asked(i64),
 }
@@ -101,52 +102,46 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_RANGE`] if they are not within the target's memory.
     #[inline]
-    fn locate(&self, elements: &Elements<'_>) -> Result<Located> {
+    fn locate(&mut self, elements: &Elements<'_>) -> Result<Located> {
         let at = self.byte_place(elements)?;
         let Elements { rank, desc, count, .. } = *elements;
         let target = &self.targets[rank as usize];
-        let (span, place) = match &target.reach {
-            Reach::Memory(span) | Reach::Attach(_, span) => (*span, at),
-            Reach::Requests
-                if self.flavor == Flavor::Dynamic && rank == self.me() && elements.bytes() > 0 =>
-            {
-                // The data may begin behind the first element's place.
-                let (span, place) = self.own_memory(at + desc.true_lb())?;
-                (span, place - desc.true_lb())
-            }
+        let segment = |span: &Span| match desc.is_plain() {
+            true => span.run(at, elements.bytes()),
+            false => span.elements(at, &desc.layout, count),
+        };
+        match &target.reach {
+            Reach::Memory(span) => segment(span).map(Located::Here),
+            Reach::Attach(peer, span) => Ok(Located::Elsewhere(*peer, segment(span)?, at)),
+            Reach::Requests if self.flavor == Flavor::Dynamic => self.locate_attached(elements, at),
             Reach::Requests => {
-                if self.flavor != Flavor::Dynamic {
-                    memory::check_elements(target.size, at, &desc.layout, count)?;
-                }
-                return Ok(Located::Asked(at));
+                memory::check_elements(target.size, at, &desc.layout, count)?;
+                Ok(Located::Asked(at))
             }
-        };
-        let segment = match desc.is_plain() {
-            true => span.run(place, elements.bytes())?,
-            false => span.elements(place, &desc.layout, count)?,
-        };
-        Ok(match target.reach {
-            Reach::Attach(..) => Located::Elsewhere(segment, at),
-            _ => Located::Here(segment),
-        })
+        }
     }
 
-    /// Copies between two places, at once if it is short.
+    /// Returns the way to elements that are combined with data. Requests that are under way may be
+    /// on a part of them that lies in attached memory; what comes behind them is a request, too.
     #[inline]
-    fn copy(&self, mut from: Segment, mut to: Segment) -> Left {
+    fn locate_in_order(&mut self, elements: &Elements<'_>) -> Result<Located> {
+        let target = &self.targets[elements.rank as usize];
+        if target.is_dirty && target.parts.is_some() {
+            return self.byte_place(elements).map(Located::Asked);
+        }
+        self.locate(elements)
+    }
+
+    /// Copies between two places, one of which is a rank's, at once if it is short.
+    #[inline]
+    fn copy(&self, rank: u32, mut from: Segment, mut to: Segment) -> Left {
         if from.total().min(to.total()) < LONG {
             memory::copy(&mut from, &mut to);
             return Left::Done;
         }
-        Left::Copy(Box::new(LongCopy { from, to, _memory: Arc::clone(&self.memory) }))
-    }
-
-    /// Lets the kernel copy between a place here and one of a target.
-    fn exchange(&self, rank: u32, way: Way, mut here: Segment, mut there: Segment) -> Result<()> {
-        match &self.targets[rank as usize].reach {
-            Reach::Attach(peer, _) => memory::exchange(peer, way, &mut here, &mut there),
-            _ => Ok(()),
-        }
+        let parts = self.targets[rank as usize].parts.as_ref();
+        let memory = parts.map_or_else(|| Arc::clone(&self.memory), |parts| parts.kept());
+        Left::Copy(Box::new(LongCopy { from, to, _memory: memory }))
     }
 
     /// Writes data to a target.
@@ -154,13 +149,15 @@ impl Window {
     /// # Errors
     /// A range that is not the target's; more data than elements; a target that is lost.
     #[inline]
-    pub(super) fn put(&mut self, vci: &mut Vci, data: Segment, elements: &Elements<'_>) -> Result<Left> {
+    pub(super) fn put(&mut self, vci: &mut Vci, mut data: Segment, elements: &Elements<'_>) -> Result<Left> {
         if data.total() > elements.bytes() {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
         match self.locate(elements)? {
-            Located::Here(target) => return Ok(self.copy(data, target)),
-            Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Write, data, target)?,
+            Located::Here(target) => return Ok(self.copy(elements.rank, data, target)),
+            Located::Elsewhere(peer, mut target, _) => {
+                memory::exchange(&peer, Way::Write, &mut data, &mut target)?;
+            }
             Located::Asked(at) if data.total() > 0 => match self.put_far(vci, data, elements, at) {
                 Ok(raw) => return Ok(Left::Answer(raw)),
                 Err(data) => {
@@ -177,13 +174,15 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     #[inline]
-    pub(super) fn get(&mut self, vci: &mut Vci, room: Segment, elements: &Elements<'_>) -> Result<Left> {
+    pub(super) fn get(&mut self, vci: &mut Vci, mut room: Segment, elements: &Elements<'_>) -> Result<Left> {
         if elements.bytes() > room.total() {
             return Err(no_room("the target has", elements.bytes(), room.total()));
         }
         match self.locate(elements)? {
-            Located::Here(target) => return Ok(self.copy(target, room)),
-            Located::Elsewhere(target, _) => self.exchange(elements.rank, Way::Read, room, target)?,
+            Located::Here(target) => return Ok(self.copy(elements.rank, target, room)),
+            Located::Elsewhere(peer, mut target, _) => {
+                memory::exchange(&peer, Way::Read, &mut room, &mut target)?;
+            }
             Located::Asked(at) if elements.bytes() > 0 => {
                 let answer = match self.get_far(vci, room, elements, at) {
                     Ok(raw) => raw,
@@ -214,14 +213,14 @@ impl Window {
         if data.total() > elements.bytes() {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
-        match self.locate(elements)? {
+        match self.locate_in_order(elements)? {
             Located::Here(mut target) => {
                 target.truncate(data.total());
                 memory::with_bytes(data, |bytes| {
                     self.apply(vci, elements.rank, accumulation, &mut target, bytes, Old::Dropped)
                 })
             }
-            Located::Elsewhere(_, at) | Located::Asked(at) if data.total() > 0 => {
+            Located::Elsewhere(_, _, at) | Located::Asked(at) if data.total() > 0 => {
                 let request = self.accumulating(Kind::Accumulate, accumulation, at);
                 self.request(vci, elements, request, Some(data))
             }
@@ -247,7 +246,7 @@ impl Window {
         if !accumulation.only_reads() && data.total() != elements.bytes() {
             return Err(no_room("the origin has", data.total(), elements.bytes()));
         }
-        match self.locate(elements)? {
+        match self.locate_in_order(elements)? {
             Located::Here(mut target) => {
                 let is_done = match self.is_direct(elements.rank) {
                     true => {
@@ -263,7 +262,7 @@ impl Window {
                 }
                 Ok(Left::Done)
             }
-            Located::Elsewhere(_, at) | Located::Asked(at) if elements.bytes() > 0 => {
+            Located::Elsewhere(_, _, at) | Located::Asked(at) if elements.bytes() > 0 => {
                 let answer = self.expect(vci, elements.rank, result)?;
                 let request = self.accumulating(Kind::GetAccumulate, accumulation, at);
                 let data = (!accumulation.only_reads()).then_some(data);
@@ -329,7 +328,7 @@ impl Window {
         mut result: Segment,
         elements: &Elements<'_>,
     ) -> Result<Left> {
-        match self.locate(elements)? {
+        match self.locate_in_order(elements)? {
             Located::Here(target) => {
                 let direct = self.is_direct(elements.rank);
                 let was = memory::with_bytes(new, |new| {
@@ -344,7 +343,7 @@ impl Window {
                 result.unpack(RxBytes::from_slice(was.bytes()));
                 Ok(Left::Done)
             }
-            Located::Elsewhere(_, at) | Located::Asked(at) => {
+            Located::Elsewhere(_, _, at) | Located::Asked(at) => {
                 let answer = self.expect(vci, elements.rank, result)?;
                 let mut values = memory::packed(expected);
                 values.extend(memory::packed(new));

@@ -1,5 +1,6 @@
 //! The ways to the memory of the processes of a window, and what they tell each other for that.
 
+use std::io;
 use std::sync::Arc;
 
 use ch3_shim::Request as Message;
@@ -111,19 +112,25 @@ impl Told {
     }
 
     /// Finds out how the memory of another process of the node can be reached, of which `size`
-    /// bytes are the window's. Returns its segment, too, if it was opened.
-    pub(super) fn reach(&self, rank: u32, size: u64) -> (Reach, Option<Arc<SharedMemory>>) {
+    /// bytes are the window's. Its segment is opened by `open`, and returned, too.
+    pub(super) fn reach(
+        &self,
+        rank: u32,
+        size: u64,
+        open: impl FnOnce(Ticket, usize) -> io::Result<Arc<SharedMemory>>,
+    ) -> (Reach, Option<Arc<SharedMemory>>) {
         let by_requests = |why: String| {
             tracing::info!(rank, "memory of a window is accessed by requests: {why}");
             (Reach::Requests, None)
         };
         match *self {
             Told::Segment { ticket, len, at } => {
-                let Some(size) = usize::try_from(size).ok().filter(|n| at + n <= len) else {
+                let fits = |n: &usize| at.checked_add(*n).is_some_and(|end| end <= len);
+                let Some(size) = usize::try_from(size).ok().filter(fits) else {
                     return by_requests("it is not within its segment".into());
                 };
-                match SharedMemory::open(&ticket, len) {
-                    Ok(memory) => (Reach::Memory(Span::of_shared(&memory, at, size)), Some(Arc::new(memory))),
+                match open(ticket, len) {
+                    Ok(memory) => (Reach::Memory(Span::of_shared(&memory, at, size)), Some(memory)),
                     Err(e) => by_requests(e.to_string()),
                 }
             }
@@ -133,6 +140,14 @@ impl Told {
             },
         }
     }
+}
+
+/// Opens the segment of a ticket.
+///
+/// # Errors
+/// As [`SharedMemory::open`].
+pub(super) fn open(ticket: Ticket, len: usize) -> io::Result<Arc<SharedMemory>> {
+    SharedMemory::open(&ticket, len).map(Arc::new)
 }
 
 #[cfg(test)]
@@ -146,13 +161,13 @@ mod tests {
         let told = Told::of(4096, Some(&place));
         assert_eq!((Told::read(&Told::words(told)), Told::read(&Told::words(None))), (told, None));
         memory.word(72).store(9, std::sync::atomic::Ordering::Relaxed);
-        let (reach, opened) = told.unwrap().reach(0, 100);
+        let (reach, opened) = told.unwrap().reach(0, 100, open);
         let opened = opened.unwrap();
         assert!(matches!(reach, Reach::Memory(span) if span.address() == opened.at(64, 100).addr()));
         assert_eq!(opened.word(72).load(std::sync::atomic::Ordering::Relaxed), 9);
-        assert!(matches!(told.unwrap().reach(0, 1000), (Reach::Requests, None)), "beyond the segment");
+        assert!(matches!(told.unwrap().reach(0, 1000, open), (Reach::Requests, None)), "beyond the segment");
         let closed = Told::Segment { ticket: Ticket::from_bytes([0; Ticket::LEN]), len: 1000, at: 64 };
-        assert!(matches!(closed.reach(0, 100), (Reach::Requests, None)));
+        assert!(matches!(closed.reach(0, 100, open), (Reach::Requests, None)));
     }
 
     #[test]
@@ -161,7 +176,7 @@ mod tests {
         assert_eq!(Told::read(&Told::words(told)), told);
         assert_eq!((Told::agent(told), Told::agent(None)), (Agent::Target, Agent::Target));
         // This process reads its own memory, unless the kernel forbids all of it.
-        let (reach, _) = told.unwrap().reach(0, 100);
+        let (reach, _) = told.unwrap().reach(0, 100, open);
         assert!(matches!(reach, Reach::Attach(_, span) if (span.address(), span.len()) == (4096, 100)));
     }
 }

@@ -1,15 +1,13 @@
-//! Names, hints, attributes and groups of windows, and memory that is attached: MPI's functions.
+//! Names, hints, attributes and groups of windows: MPI's functions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::memory::Span;
 use super::moves::raised;
 use super::object::{Flavor, Window};
 use crate::attr::{AttrFns, AttrValue, Attrs, Of};
 use crate::calls::Attributed;
 use crate::consts::{MAX_OBJECT_NAME, PROC_NULL};
-use crate::datatype::Buf;
 use crate::errh::{Handler, UserErrhandler};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Errhandler, Group, Handle as _, Info, Keyval, Win, invalid};
@@ -75,47 +73,6 @@ impl Mpi {
             let span = target.span().filter(|_| target.size > 0);
             Ok(span
                 .map_or((0, target.unit, 0), |span| (target.size.cast_signed(), target.unit, span.address())))
-        })
-    }
-
-    /// Attaches the program's memory to a dynamic window (`MPI_Win_attach`).
-    ///
-    /// # Errors
-    /// A bad handle or size; a window that is not dynamic; memory that is attached already.
-    pub fn win_attach(&self, win: Win, memory: Buf) -> Result<()> {
-        self.on_window(win, |window, _| {
-            check_dynamic(window)?;
-            let size = u64::try_from(memory.count());
-            let size = size.map_err(|_| {
-                MpiError::new(Class::SIZE, format!("the size is {} bytes, and less than 0", memory.count()))
-            })?;
-            let span = Span::of_program(&memory, size);
-            if size > 0 && window.attached.iter().any(|other| other.meets(&span)) {
-                let text = format!(
-                    "memory at {:#x} of {size} bytes is attached to the window in part already; detach it first",
-                    span.address()
-                );
-                return Err(MpiError::new(Class::RMA_ATTACH, text));
-            }
-            window.attached.push(span);
-            Ok(())
-        })
-    }
-
-    /// Detaches memory from a dynamic window (`MPI_Win_detach`).
-    ///
-    /// # Errors
-    /// A bad handle; a window that is not dynamic; memory that is not attached.
-    pub fn win_detach(&self, win: Win, base: usize) -> Result<()> {
-        self.on_window(win, |window, _| {
-            check_dynamic(window)?;
-            let found = window.attached.iter().position(|span| span.address() == base);
-            let missing = || {
-                let text = format!("no memory that begins at {base:#x} is attached to the window");
-                MpiError::new(Class::RMA_ATTACH, text)
-            };
-            window.attached.swap_remove(found.ok_or_else(missing)?);
-            Ok(())
         })
     }
 
@@ -269,12 +226,4 @@ impl Mpi {
     pub fn win_delete_attr(&self, win: Win, keyval: Keyval) -> Result<()> {
         self.delete_attr(win, keyval)
     }
-}
-
-fn check_dynamic(window: &Window) -> Result<()> {
-    if window.flavor == Flavor::Dynamic {
-        return Ok(());
-    }
-    let text = "memory is attached to dynamic windows alone; make one by MPI_Win_create_dynamic";
-    Err(MpiError::new(Class::RMA_FLAVOR, text))
 }
