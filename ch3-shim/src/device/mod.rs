@@ -152,6 +152,11 @@ struct Ticks {
 }
 
 impl Ticks {
+    /// Lets the next poll read the clock.
+    fn expect(&mut self) {
+        self.polls |= self.mask;
+    }
+
     /// Counts a poll. Returns true if it is to read the clock.
     #[inline]
     fn count(&mut self) -> bool {
@@ -378,6 +383,16 @@ impl Vci {
         }
         self.end_call();
         Ok(busy)
+    }
+
+    /// Makes progress as [`Vci::progress`] does, with all that is due by the clock. It is for
+    /// waits that call the device seldom, which would learn of failures late.
+    ///
+    /// # Errors
+    /// As [`Vci::progress`].
+    pub fn progress_by_clock(&mut self) -> Result<bool> {
+        self.ticks.expect();
+        self.progress()
     }
 
     #[inline]

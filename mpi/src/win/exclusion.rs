@@ -7,9 +7,9 @@ use super::object::Window;
 use crate::error::Result;
 
 /// Looks before a waiting thread lets another one have its core, and before it looks whether the
-/// process that it waits for is lost.
+/// process that it waits for is lost. Where cores are busy, each of the former takes milliseconds.
 const LOOKS: u32 = 64;
-const PATIENCE: u32 = 4096;
+const PATIENCE: u32 = 1024;
 
 /// Bytes that are changed by atomic operations in the time of a look at a process's words.
 const LOOK: usize = 4;
@@ -39,7 +39,7 @@ impl InNode<'_> {
         while !done(self, None) {
             looks = looks.wrapping_add(1);
             if looks.is_multiple_of(PATIENCE) {
-                self.vci.progress()?;
+                self.vci.progress_by_clock()?;
                 let members = self.window.core.group();
                 let failed = self.vci.failed();
                 let places = failed.iter().filter_map(|f| self.vci.place_of_peer(&f.peer));
