@@ -129,6 +129,39 @@ static void counters(MPI_Win win, int *memory) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* Where a process serves all accesses, MPI_Win_lock_all asks for its lock at the first of them. */
+static void late(MPI_Win win, int *memory) {
+    int last = size - 1, mine = 5, back = 0, flag;
+    if (rank == last) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, last, 0, win);
+        memory[0] = memory[1] = 1;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Win_lock_all(0, win);
+        MPI_Win_unlock_all(win);
+        MPI_Win_lock_all(0, win);
+        MPI_Put(&mine, 1, MPI_INT, last, 0, 1, MPI_INT, win);
+        MPI_Get(&back, 1, MPI_INT, last, 1, 1, MPI_INT, win);
+        MPI_Send(&mine, 1, MPI_INT, last, 0, MPI_COMM_WORLD);
+        MPI_Win_unlock_all(win);
+        CHECK(back == 2);
+    }
+    if (rank == last) {
+        MPI_Recv(&mine, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 1000; i++) MPI_Iprobe(0, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        CHECK(memory[0] == 1);
+        memory[1] = 2;
+        MPI_Win_unlock(last, win);
+        /* All have given the lock back. */
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, last, 0, win);
+        MPI_Win_unlock(last, win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(rank != last || memory[0] == 5);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 /* Fences and groups: what was put before is there after. */
 static void active(MPI_Win win, int *memory) {
     MPI_Group all;
@@ -167,6 +200,8 @@ int main(int argc, char **argv) {
             MPI_Win_allocate(bytes, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
         }
         check_info(win, argv[1]);
+        if (argv[1][0] == '0')
+            late(win, memory);
         rounds(win, memory);
         counters(win, memory);
         active(win, memory);

@@ -4,7 +4,7 @@ use ch3_shim::{Request as Message, Vci};
 
 use super::epoch::{Access, Held};
 use super::moves::raised;
-use super::object::Window;
+use super::object::{LateLock, Window};
 use super::origin::judged;
 use super::tickets::{LockKind, Ticket};
 use super::wire::{Kind, Request};
@@ -313,9 +313,12 @@ impl Mpi {
             let mut asked = Vec::new();
             for &(rank, held) in all {
                 let is_far = !is_near(window, rank);
-                let target = &mut window.targets[rank as usize];
-                if is_far && held.is_real {
-                    target.is_dirty = false;
+                let late = std::mem::take(&mut window.targets[rank as usize].late);
+                let is_given = !matches!(late, LateLock::Unasked);
+                if let LateLock::Asked(answer) = late {
+                    asked.push((rank, answer));
+                }
+                if is_far && held.is_real && is_given {
                     let kind = match held.kind {
                         LockKind::Exclusive => Kind::UnlockExclusive,
                         LockKind::Shared => Kind::UnlockShared,
@@ -354,7 +357,10 @@ impl Mpi {
             let mut begun = Vec::new();
             let held = Held { kind: LockKind::Shared, is_real };
             for rank in 0..window.targets.len() as u32 {
-                if is_real {
+                // The first access waits for such a process anyway.
+                if is_real && window.is_served(vci, rank) {
+                    window.targets[rank as usize].late = LateLock::Unasked;
+                } else if is_real {
                     begun.extend(window.ask_lock(vci, rank, LockKind::Shared)?);
                 }
                 window.epochs.held[rank as usize] = Some(held);
@@ -546,6 +552,18 @@ impl Window {
         let answer = self.ask(vci, target, asked)?;
         self.targets[target as usize].is_dirty = false;
         Ok(Some(Begun::Asked(target, answer)))
+    }
+
+    /// Asks for the lock of a rank at the first access to it, if it was not asked for before.
+    #[inline]
+    pub(super) fn ask_late_lock(&mut self, vci: &mut Vci, rank: u32) -> Result<()> {
+        if !matches!(self.targets[rank as usize].late, LateLock::Unasked) {
+            return Ok(());
+        }
+        if let Some(Begun::Asked(_, answer)) = self.ask_lock(vci, rank, LockKind::Shared)? {
+            self.targets[rank as usize].late = LateLock::Asked(answer);
+        }
+        Ok(())
     }
 
     /// Gives back a lock in the node.

@@ -11,7 +11,7 @@ use super::directory::{self, Attachments, Directory, Parts};
 use super::epoch::Epochs;
 use super::memory::Span;
 use super::moves::raised;
-use super::object::{Flavor, Target, Window};
+use super::object::{Flavor, LateLock, Target, Window};
 use super::queue::Server;
 use super::reach::{self, Agent, Reach, Told};
 use crate::accelerator;
@@ -321,6 +321,7 @@ impl Mpi {
                 size: member.size,
                 unit: member.unit,
                 neighbour,
+                late: LateLock::None,
                 pending: Vec::new(),
                 is_dirty: false,
                 failure: None,

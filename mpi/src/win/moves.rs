@@ -92,6 +92,7 @@ impl Mpi {
             let run = || {
                 let rank = window.check_rank(at.rank)?;
                 window.epochs.check_access(rank)?;
+                window.ask_late_lock(dev, rank)?;
                 let desc = objects.types.committed(at.datatype, at.count)?;
                 let elements = Elements { rank, disp: at.disp, desc, count: at.count as usize };
                 if at.disp < 0 && window.is_based() {

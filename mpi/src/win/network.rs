@@ -99,17 +99,34 @@ impl Window {
             Network::Asked(_) | Network::Closed => return None,
             Network::Unknown => {}
         }
-        match vci.rma_access(self.place(rank), self.core.out) {
-            // Operations go by requests, of which a failure is told.
-            Ok(RmaAccess::Never(_)) | Err(_) => self.targets[rank as usize].network = Network::Closed,
-            Ok(RmaAccess::Soon) => {}
-            Ok(RmaAccess::Now(..)) => {
-                if let Err(e) = self.ask_for_key(vci, rank) {
-                    tracing::debug!(rank, "no key of a window's memory: {}", e.text);
-                }
-            }
+        if self.may_open(vci, rank)
+            && let Err(e) = self.ask_for_key(vci, rank)
+        {
+            tracing::debug!(rank, "no key of a window's memory: {}", e.text);
         }
         None
+    }
+
+    /// Returns true if the network moves data to and from a rank now. Notes it if it never does.
+    fn may_open(&mut self, vci: &mut Vci, rank: u32) -> bool {
+        match vci.rma_access(self.place(rank), self.core.out) {
+            Ok(RmaAccess::Now(..)) => return true,
+            Ok(RmaAccess::Soon) => {}
+            // Operations go by requests, of which a failure is told.
+            Ok(RmaAccess::Never(_)) | Err(_) => self.targets[rank as usize].network = Network::Closed,
+        }
+        false
+    }
+
+    /// Returns true if all operations on a rank need that it serves requests.
+    pub(super) fn is_served(&mut self, vci: &mut Vci, rank: u32) -> bool {
+        if !self.is_far(rank) || self.flavor == Flavor::Dynamic {
+            return self.is_far(rank);
+        }
+        if matches!(self.targets[rank as usize].network, Network::Unknown) {
+            self.may_open(vci, rank);
+        }
+        matches!(self.targets[rank as usize].network, Network::Closed)
     }
 
     /// Writes data by the network. Returns the data if it does not.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use ch3_shim::{Failure, RawReq, Vci};
+use ch3_shim::{Failure, RawReq, Request as Message, Vci};
 
 use super::control::Control;
 use super::directory::{Attachments, Parts};
@@ -39,6 +39,18 @@ pub(super) struct Pending {
     pub is_far: bool,
 }
 
+/// The shared lock of a process that is asked for at the first access.
+#[derive(Debug, Default)]
+pub(super) enum LateLock {
+    /// There is none.
+    #[default]
+    None,
+    /// It has not been asked for.
+    Unasked,
+    /// It has. The process executes what follows when it has given the lock, and answers then.
+    Asked(Message),
+}
+
 /// A process of the window, as this one sees it.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -56,6 +68,8 @@ pub(super) struct Target {
     pub unit: i64,
     /// Its place among the processes of the node, whose words this process sees.
     pub neighbour: Option<usize>,
+    /// Its lock in an epoch of `MPI_Win_lock_all`.
+    pub late: LateLock,
     /// Answers to this process's requests.
     pub pending: Vec<Pending>,
     /// True if it has been sent requests since the last flush.
