@@ -12,6 +12,8 @@ use ch3_shim::shared_memory::SharedMemory;
 
 /// Alignment of all parts in bytes, a cache line.
 const ALIGNMENT: usize = 64;
+/// Largest alignment in bytes that a part can have, that of segments.
+const PAGE: usize = 4096;
 /// Longest part in bytes that lies in a segment with others, and bytes of such a segment.
 const SMALL: usize = 64 << 10;
 const SEGMENT: usize = 1 << 20;
@@ -47,16 +49,22 @@ pub(crate) struct Allocated {
 }
 
 impl Allocated {
-    /// Returns new memory of so many bytes; `None` if no segment can be had for it.
-    pub(crate) fn allocate(&mut self, len: usize) -> Option<*mut u8> {
-        let room = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
-        let has_room = |segment: &&mut Segment| segment.memory.len() - segment.used >= room;
-        if room <= SMALL
-            && let Some(segment) = self.small.and_then(|at| self.segments.get_mut(&at)).filter(has_room)
-        {
-            return Some(segment.give(room));
+    /// Returns new memory of so many bytes at a multiple of `alignment`, a power of two; `None` if
+    /// no segment can be had for it.
+    pub(crate) fn allocate(&mut self, len: usize, alignment: usize) -> Option<*mut u8> {
+        if alignment > PAGE {
+            return None;
         }
-        let Some(memory) = self.segment(if room <= SMALL { SEGMENT } else { room }) else {
+        let room = len.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        if room <= SMALL
+            && let Some(segment) = self.small.and_then(|at| self.segments.get_mut(&at))
+            && let Some(part) = segment.give(room, alignment)
+        {
+            return Some(part);
+        }
+        // A segment's own bytes precede the first part.
+        let Some(memory) = self.segment(if room <= SMALL { SEGMENT } else { room.checked_add(alignment)? })
+        else {
             if !std::mem::replace(&mut self.told, true) {
                 tracing::warn!(
                     "windows of memory that MPI_Alloc_mem gives from now on need the target's progress"
@@ -66,7 +74,7 @@ impl Allocated {
         };
         let base = memory.at(0, 0).expose_provenance();
         let mut segment = Segment { memory: Arc::new(memory), parts: BTreeMap::new(), used: 0 };
-        let part = segment.give(room);
+        let part = segment.give(room, alignment)?;
         self.segments.insert(base, segment);
         if room <= SMALL {
             let full = self.small.replace(base);
@@ -119,12 +127,14 @@ impl Allocated {
 }
 
 impl Segment {
-    /// Gives the next bytes, of which there are so many.
-    fn give(&mut self, room: usize) -> *mut u8 {
-        let at = self.used;
+    /// Gives the next bytes at a multiple of an alignment; `None` if there are less than `room`.
+    fn give(&mut self, room: usize, alignment: usize) -> Option<*mut u8> {
+        let base = self.memory.at(0, 0).addr();
+        let at = (base + self.used).next_multiple_of(alignment.max(ALIGNMENT)) - base;
+        let used = at.checked_add(room).filter(|end| *end <= self.memory.len())?;
         self.parts.insert(at, room);
-        self.used += room;
-        self.memory.at(at, room)
+        self.used = used;
+        Some(self.memory.at(at, room))
     }
 }
 
@@ -135,9 +145,9 @@ mod tests {
     #[test]
     fn parts_are_found_and_given_back() {
         let mut all = Allocated::default();
-        let [a, b] = [10, SMALL].map(|len| all.allocate(len).unwrap().addr());
+        let [a, b] = [10, SMALL].map(|len| all.allocate(len, 1).unwrap().addr());
         assert!(a.is_multiple_of(ALIGNMENT) && b == a + ALIGNMENT && all.segments.len() == 1);
-        let large = all.allocate(3 * SEGMENT).unwrap().addr();
+        let large = all.allocate(3 * SEGMENT, 1).unwrap().addr();
         assert_eq!(all.segments.len(), 2);
         let place = all.find(b + 8, SMALL - 8).unwrap();
         assert_eq!((place.at, place.memory.len()), (ALIGNMENT + 8, SEGMENT));
@@ -146,13 +156,13 @@ mod tests {
         assert!(!all.free(b + 8) && !all.free(8) && all.free(large) && !all.free(large));
         assert_eq!(all.segments.len(), 1);
         assert!(all.find(large, 1).is_none() && all.free(a) && all.free(b));
-        assert_eq!(all.allocate(1).unwrap().addr(), a, "the segment begins again");
+        assert_eq!(all.allocate(1, 1).unwrap().addr(), a, "the segment begins again");
     }
 
     #[test]
     fn a_full_segment_goes_with_its_last_part() {
         let mut all = Allocated::default();
-        let parts: Vec<_> = (0..=SEGMENT / SMALL).map(|_| all.allocate(SMALL).unwrap().addr()).collect();
+        let parts: Vec<_> = (0..=SEGMENT / SMALL).map(|_| all.allocate(SMALL, 1).unwrap().addr()).collect();
         assert_eq!(all.segments.len(), 2);
         assert!(parts.iter().all(|at| all.free(*at)));
         assert_eq!(all.segments.len(), 1);
@@ -161,9 +171,22 @@ mod tests {
     #[test]
     fn segments_are_bounded() {
         let mut all = Allocated::default();
-        let parts: Vec<_> = (0..MOST).map(|_| all.allocate(SMALL + 1).unwrap().addr()).collect();
-        assert!(all.allocate(SMALL + 1).is_none() && all.allocate(1).is_none());
+        let parts: Vec<_> = (0..MOST).map(|_| all.allocate(SMALL + 1, 1).unwrap().addr()).collect();
+        assert!(all.allocate(SMALL + 1, 1).is_none() && all.allocate(1, 1).is_none());
         assert!(all.free(parts[7]));
-        assert!(all.allocate(1).is_some() && all.allocate(usize::MAX).is_none());
+        assert!(all.allocate(1, 1).is_some() && all.allocate(usize::MAX, 1).is_none());
+    }
+
+    #[test]
+    fn parts_are_aligned_as_asked() {
+        let mut all = Allocated::default();
+        for alignment in [1, 64, 128, 1024, PAGE] {
+            for len in [1, 1000, SMALL, SEGMENT, 2 * PAGE] {
+                let at = all.allocate(len, alignment).unwrap().addr();
+                assert!(at.is_multiple_of(alignment), "{len} bytes at {at:#x}, not aligned to {alignment}");
+                assert!(all.find(at, len).is_some() && (len < PAGE || all.free(at)));
+            }
+        }
+        assert!(all.allocate(1, 2 * PAGE).is_none());
     }
 }

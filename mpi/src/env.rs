@@ -6,6 +6,7 @@ use std::time::Instant;
 use netmod_core::card::NodeSection;
 
 use crate::error::{Class, MpiError, Result};
+use crate::handle::Info;
 use crate::instance::Mpi;
 
 /// Returns the name and version of this library, with the version of the standard and the ABI.
@@ -36,9 +37,22 @@ impl Mpi {
 
     /// Returns new memory that other processes of the node can open (`MPI_Alloc_mem`); `None` if
     /// there are none, or no such memory is to be had.
-    pub fn allocate_shared(&self, len: usize) -> Option<*mut u8> {
+    pub fn allocate_shared(&self, len: usize, alignment: usize) -> Option<*mut u8> {
         let is_shared = self.with(|s| Ok(s.dev.shares_memory())).unwrap_or(false);
-        if is_shared { self.anytime().allocated().allocate(len) } else { None }
+        if is_shared { self.anytime().allocated().allocate(len, alignment) } else { None }
+    }
+
+    /// Returns the alignment that an info wants of memory (`mpi_minimum_memory_alignment`); 1 if it
+    /// has no such hint, or one that is no power of two.
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn wanted_alignment(&self, info: Info) -> Result<usize> {
+        let anytime = self.anytime();
+        let infos = anytime.infos();
+        let wanted = infos.pairs(info)?.iter().find(|(key, _)| key == "mpi_minimum_memory_alignment");
+        let wanted = wanted.and_then(|(_, value)| value.trim().parse::<usize>().ok());
+        Ok(wanted.filter(|bytes| bytes.is_power_of_two()).unwrap_or(1))
     }
 
     /// Takes memory back that [`Mpi::allocate_shared`] has given. Returns false if it is other

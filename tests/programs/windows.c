@@ -112,6 +112,7 @@ static void allocated(int rank, int size)
     int i, unit, next = (rank + 1) % size;
     double *memory, *theirs, one = 1, was;
     MPI_Aint bytes;
+    MPI_Info info;
     MPI_Win win;
 
     CHECK(MPI_Alloc_mem(COUNT * sizeof(double), MPI_INFO_NULL, &memory) == MPI_SUCCESS);
@@ -138,6 +139,19 @@ static void allocated(int rank, int size)
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(memory[11] == (rank == 1 % size ? 1 : rank));
     CHECK(MPI_Win_free(&win) == MPI_SUCCESS && MPI_Free_mem(memory) == MPI_SUCCESS);
+    /* Memory is aligned as the info says. */
+    MPI_Info_create(&info);
+    for (i = 8; i <= 1 << 14; i *= 2) {
+        char value[16], *part[2];
+
+        snprintf(value, sizeof value, "%d", i);
+        MPI_Info_set(info, "mpi_minimum_memory_alignment", value);
+        CHECK(MPI_Alloc_mem(100, info, &part[0]) == MPI_SUCCESS && MPI_Alloc_mem(i, info, &part[1]) == MPI_SUCCESS);
+        CHECK((size_t)part[0] % i == 0 && (size_t)part[1] % i == 0);
+        memset(part[1], 1, i);
+        CHECK(MPI_Free_mem(part[0]) == MPI_SUCCESS && MPI_Free_mem(part[1]) == MPI_SUCCESS);
+    }
+    MPI_Info_free(&info);
     /* Small parts and large ones come and go. */
     for (i = 0; i < 300; i++) {
         char *part[3];

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 use netmod_mpi::consts::THREAD_SINGLE;
-use netmod_mpi::handle::Comm;
+use netmod_mpi::handle::{Comm, Info};
 use netmod_mpi::{Class, Mpi, MpiError, Result, env, on_stderr};
 
 use crate::Abi;
@@ -143,15 +143,16 @@ pub unsafe fn get_processor_name(mpi: &Mpi, name: *mut c_char, length: *mut c_in
 const ALIGNMENT: usize = 64;
 
 /// Gives memory.
-pub unsafe fn alloc_mem(mpi: &Mpi, size: i64, _info: c_int, result: *mut c_void) -> Result<()> {
+pub unsafe fn alloc_mem(mpi: &Mpi, size: i64, info: c_int, result: *mut c_void) -> Result<()> {
     let wrong = |_| MpiError::new(Class::ARG, format!("the size is {size}, and less than 0"));
     let size = usize::try_from(size).map_err(wrong)?;
     if result.is_null() {
         return Err(MpiError::new(Class::ARG, "the pointer for the address of the memory is NULL"));
     }
-    let memory = match mpi.allocate_shared(size) {
+    let alignment = mpi.wanted_alignment(Info(info as u32))?.max(ALIGNMENT);
+    let memory = match mpi.allocate_shared(size, alignment) {
         Some(shared) => shared.cast(),
-        None => ordinary(size)?,
+        None => ordinary(size, alignment)?,
     };
     // SAFETY: the caller's variable, a pointer.
     unsafe { result.cast::<*mut c_void>().write(memory) };
@@ -159,12 +160,15 @@ pub unsafe fn alloc_mem(mpi: &Mpi, size: i64, _info: c_int, result: *mut c_void)
 }
 
 /// Gives memory that no other process can open.
-fn ordinary(size: usize) -> Result<*mut c_void> {
+fn ordinary(size: usize, alignment: usize) -> Result<*mut c_void> {
     let mut memory = core::ptr::null_mut();
     // SAFETY: the variable is there; the alignment is a power of two.
-    match unsafe { libc::posix_memalign(&raw mut memory, ALIGNMENT, size.max(1)) } {
+    match unsafe { libc::posix_memalign(&raw mut memory, alignment, size.max(1)) } {
         0 => Ok(memory),
-        _ => Err(MpiError::new(Class::NO_MEM, format!("there is no memory of {size} bytes"))),
+        _ => {
+            let text = format!("there is no memory of {size} bytes at a multiple of {alignment}");
+            Err(MpiError::new(Class::NO_MEM, text))
+        }
     }
 }
 
