@@ -11,7 +11,7 @@
 
 enum { BLOCKS = 40, SHARED = 16, MAX_RANKS = 16, OPS = 6, MAX_THREADS = 8 };
 enum { PUT, GET, SUM, REPLACE, MAXIMUM, FETCH, XOR, KINDS };
-enum { CREATE, ALLOCATED, ALLOCATE, SHARED_MEMORY, DYNAMIC, FLAVORS };
+enum { CREATE, ALLOCATED, ALLOCATE, SHARED_MEMORY, DYNAMIC, DYNAMIC_ALLOCATED, FLAVORS };
 enum { FENCE, GROUP, LOCK_ALL, EXCLUSIVE, LOCK_SHARED, SYNCS };
 
 /* A window: shared counters, then the elements. */
@@ -232,7 +232,7 @@ int main(int argc, char **argv)
         held = calloc(1, sizeof *held);
         memset(base, 0, sizeof base);
         flavor = draw(FLAVORS);
-        unit = flavor == DYNAMIC ? 1 : 1 << draw(3);
+        unit = flavor >= DYNAMIC ? 1 : 1 << draw(3);
         code = MPI_SUCCESS;
         memory = held;
         switch (flavor) {
@@ -250,8 +250,14 @@ int main(int argc, char **argv)
             break;
         default:
             MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-            MPI_Win_attach(win, held, sizeof *held);
-            MPI_Get_address(held, &base[rank]);
+            if (flavor == DYNAMIC_ALLOCATED)
+                MPI_Alloc_mem(sizeof *held, MPI_INFO_NULL, &memory);
+            /* Accesses to memory in two parts go by requests. */
+            i = draw(2) ? (int)sizeof *held : 1024;
+            MPI_Win_attach(win, memory, i);
+            if (i < (int)sizeof *held)
+                MPI_Win_attach(win, (char *)memory + i, sizeof *held - i);
+            MPI_Get_address(memory, &base[rank]);
             MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, base, 1, MPI_AINT, MPI_COMM_WORLD);
         }
         if (code != MPI_SUCCESS) {
@@ -304,7 +310,7 @@ int main(int argc, char **argv)
         }
         CHECK(MPI_Win_free(&win) == MPI_SUCCESS && win == MPI_WIN_NULL);
         free(held);
-        if (flavor == ALLOCATED)
+        if (flavor == ALLOCATED || flavor == DYNAMIC_ALLOCATED)
             MPI_Free_mem(memory);
     }
     MPI_Group_free(&group);
