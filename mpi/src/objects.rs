@@ -15,7 +15,7 @@ use crate::datatype::Types;
 use crate::error::Result;
 use crate::ft::Tolerance;
 use crate::group::Groups;
-use crate::handle::Table;
+use crate::handle::{Comm, Table};
 use crate::io::Files;
 use crate::matched::Messages;
 use crate::op::Ops;
@@ -56,7 +56,8 @@ impl Objects {
         let (comms, contexts) = Contexts::at_init(dev)?;
         let failures = of_failures(dev)?;
         let mut ft = Tolerance::new(dev, failures);
-        comms.iter().for_each(|(_, comm)| ft.note_made(&comm.core));
+        let predefined = [Comm::WORLD, Comm::SELF].map(|comm| comms.find(comm));
+        predefined.into_iter().flatten().for_each(|comm| ft.note_made(&comm.core));
         Ok(Objects {
             ft,
             comms,
