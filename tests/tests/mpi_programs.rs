@@ -324,6 +324,17 @@ fn the_tool_interface_has_its_own_errors() {
     ok("the_tool_interface_has_its_own_errors", "tools.c", "tools", 2);
 }
 
+/// MPICH's own functions are not in the standard's interface.
+#[test]
+fn extensions_of_mpich() {
+    let program = prefix().compiled("extensions.c");
+    for ranks in [1, 3] {
+        let mut job =
+            prefix().job("extensions_of_mpich", Starter::Nmrun, ranks, &program).expect("our launcher");
+        run(&mut job).expect_ok("extensions", ranks);
+    }
+}
+
 /// Connections that a process breaks go on, or are lost if they may not; a peer that receives
 /// nothing is told of.
 #[test]

@@ -27,6 +27,12 @@ impl Mpi {
         if goes_on { result.map(|status| Some(Ok(status))) } else { Ok(Some(result)) }
     }
 
+    /// Returns true if a request's operation is over, as far as that is known without progress
+    /// (`MPIX_Request_is_complete`). One that does not exist is over.
+    pub fn request_is_complete(&self, request: Request) -> bool {
+        self.with(|s| Ok(s.requests.is_settled(&s.dev, request))).unwrap_or(true)
+    }
+
     /// Returns true if all requests are over, and reports each, which is not used up
     /// (`MPI_Request_get_status_all`).
     ///

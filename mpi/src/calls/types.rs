@@ -214,6 +214,17 @@ impl Mpi {
         self.of_type(datatype, |desc| desc.size() as i64)
     }
 
+    /// Tells of the runs of data of one element in packed order, neighbours joined: displacements
+    /// and bytes, until that returns false (`MPIX_Type_iov`).
+    ///
+    /// # Errors
+    /// A bad handle.
+    pub fn type_each_run(&self, datatype: Datatype, tell: impl FnMut(i64, u64) -> bool) -> Result<()> {
+        let desc = self.with(|s| s.objects.types.desc(datatype))?;
+        desc.each_run(tell);
+        Ok(())
+    }
+
     /// Returns lower bound and extent (`MPI_Type_get_extent`).
     ///
     /// # Errors

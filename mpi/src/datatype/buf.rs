@@ -403,23 +403,36 @@ impl TypeDesc {
     /// Returns the runs of data of one element in packed order, neighbours joined: displacements
     /// and bytes.
     pub(crate) fn runs(&self) -> Vec<(i64, u64)> {
+        let mut all = Vec::new();
+        self.each_run(|at, len| {
+            all.push((at, len));
+            true
+        });
+        all
+    }
+
+    /// Tells of such a run after the other, until that returns false.
+    pub(crate) fn each_run(&self, mut tell: impl FnMut(i64, u64) -> bool) {
         // SAFETY: the segment's memory is never accessed: its addresses, which count from 0, are
         // the displacements.
         let mut data = unsafe { Segment::typed(ptr::without_provenance_mut(0), &self.layout, 1) };
-        let mut all: Vec<(i64, u64)> = Vec::new();
+        let mut last: Option<(i64, u64)> = None;
         let mut some = [IoVec::EMPTY; RUNS];
         while !data.is_done() {
             let (n, bytes) = data.next_iovecs(usize::MAX, &mut some);
             for iov in &some[..n] {
                 let (at, len) = (iov.base.addr() as i64, iov.len as u64);
-                match all.last_mut() {
-                    Some(last) if last.0 + last.1 as i64 == at => last.1 += len,
-                    _ => all.push((at, len)),
-                }
+                last = match last {
+                    Some((first, before)) if first + before as i64 == at => Some((first, before + len)),
+                    Some((first, before)) if !tell(first, before) => return,
+                    _ => Some((at, len)),
+                };
             }
             data.advance(bytes);
         }
-        all
+        if let Some((at, len)) = last {
+            tell(at, len);
+        }
     }
 }
 

@@ -183,8 +183,14 @@ fn auto(function: &Function, large: bool, head: &str, object: &str) -> Result<St
     ))
 }
 
-/// Functions of error handlers that MPI allows at any time (MPI 4.1, section 11.4.1).
-const ANYTIME: [&str; 2] = ["MPI_Errhandler_free", "MPI_Session_create_errhandler"];
+/// Functions of other groups that are allowed at any time, as MPI says of error handlers and infos
+/// (MPI 4.1, section 11.4.1).
+const ANYTIME: [&str; 4] = [
+    "MPI_Errhandler_free",
+    "MPI_Session_create_errhandler",
+    "MPIX_Info_set_hex",
+    "MPIX_Session_create_errhandler_x",
+];
 
 /// The macro of a function: some may be used at any time.
 fn way(function: &Function) -> &'static str {

@@ -6,6 +6,7 @@ use netmod_mpi::consts::THREAD_SINGLE;
 use netmod_mpi::handle::{Comm, Info};
 use netmod_mpi::{Class, Mpi, MpiError, Result, env, on_stderr};
 
+use super::mpix::end_unused;
 use crate::Abi;
 use crate::calls::{self, ANYTIME, code};
 use crate::convert::{put, put_text};
@@ -118,6 +119,7 @@ pub fn finalize(mpi: &Mpi) -> Result<()> {
     let deleted = mpi.begin_finalize();
     calls::end_world();
     let ended = calls::end_if_unused(mpi);
+    end_unused();
     deleted.and(ended)
 }
 

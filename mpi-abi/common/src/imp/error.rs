@@ -1,6 +1,6 @@
 //! Error handlers, codes and texts.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
@@ -8,9 +8,10 @@ use std::sync::{Arc, OnceLock};
 use netmod_mpi::handle::{Comm, Errhandler, File, Session, Win};
 use netmod_mpi::{Anytime, Class, Mpi, MpiError, Result, UserErrhandler};
 
+use super::mpix::{State, end_unused};
 use crate::Abi;
 use crate::calls::{self, CODES, Object, code};
-use crate::convert::{Function, put, put_text, text};
+use crate::convert::{Function, get, put, put_text, text};
 
 /// Bytes of `MPI_MAX_ERROR_STRING`.
 const ERROR_TEXT: usize = 512;
@@ -101,6 +102,41 @@ fn handler<A: Abi, K: Of<A>>(function: Function) -> Result<Arc<dyn UserErrhandle
     Ok(Arc::new(InC::<A, K> { function, cxx: OnceLock::new(), kind: PhantomData }))
 }
 
+/// An error handler with a state: it gets the object, the code and the state.
+type WithStateFn<H> = unsafe extern "C-unwind" fn(H, c_int, *mut c_void);
+
+/// An error handler of the program that has a state.
+struct WithState<A: Abi, K: Of<A>> {
+    function: WithStateFn<K::Handle>,
+    state: State,
+}
+
+impl<A: Abi, K: Of<A>> UserErrhandler for WithState<A, K> {
+    fn call(&self, object: u32, code: i32) -> i32 {
+        // SAFETY: the program gave this function and its state for objects of this kind.
+        unsafe { (self.function)(K::handle(object), A::code_out(code), self.state.address()) }
+        code
+    }
+}
+
+/// Makes an error handler of a function of the program with a state.
+///
+/// # Safety
+/// The destructor may be called with the state.
+unsafe fn handler_with_state<A: Abi, K: Of<A>>(
+    function: Function,
+    destructor: Function,
+    state: *mut c_void,
+) -> Result<Arc<dyn UserErrhandler>> {
+    let function = function.ok_or_else(|| MpiError::new(Class::ARG, "the error handler is NULL"))?;
+    // SAFETY: the program passes functions of these types, as the interface wants it.
+    unsafe {
+        let function =
+            core::mem::transmute::<unsafe extern "C-unwind" fn(), WithStateFn<K::Handle>>(function);
+        Ok(Arc::new(WithState::<A, K> { function, state: State::new(state, destructor) }))
+    }
+}
+
 /// Makes the bindings of C++ call the function of an error handler.
 ///
 /// # Safety
@@ -174,6 +210,43 @@ pub unsafe fn session_create_errhandler<A: Abi>(
     let made = anytime.session_create_errhandler(handler::<A, Comms>(function)?)?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
+}
+
+/// Functions that make an error handler with a state.
+macro_rules! creates_with_state {
+    ($($name:ident $owner:ident $of:ident $create:ident;)*) => {
+        $(pub unsafe fn $name<A: Abi>(
+            owner: &$owner,
+            function: Function,
+            destructor: Function,
+            state: *mut c_void,
+            result: *mut c_int,
+        ) -> Result<()> {
+            // SAFETY: the caller's function, its destructor, and memory.
+            unsafe {
+                let handler = handler_with_state::<A, $of>(function, destructor, state)?;
+                put(result, owner.$create(handler)?)
+            }
+        })*
+    };
+}
+
+creates_with_state! {
+    comm_create_errhandler_x Mpi Comms comm_create_errhandler;
+    file_create_errhandler_x Mpi Files file_create_errhandler;
+    win_create_errhandler_x Mpi Wins win_create_errhandler;
+    session_create_errhandler_x Anytime Comms session_create_errhandler;
+}
+
+/// Frees an error handler, and ends the state of one that nobody has any more.
+pub unsafe fn errhandler_free(anytime: &Anytime, errhandler: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    let mut handle = Errhandler(unsafe { get(errhandler)? } as u32);
+    let done = anytime.errhandler_free(&mut handle);
+    end_unused();
+    // SAFETY: the caller's memory.
+    unsafe { put(errhandler, handle)? };
+    done
 }
 
 /// The name of MPI-1 for `comm_set_errhandler`.

@@ -1,6 +1,6 @@
 //! Operations of the program.
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
@@ -8,8 +8,9 @@ use netmod_mpi::handle::{Datatype, Op};
 use netmod_mpi::op::UserOp;
 use netmod_mpi::{Class, Mpi, MpiError, Result, on_stderr};
 
+use super::mpix::{State, end_unused};
 use crate::Abi;
-use crate::convert::{Function, put};
+use crate::convert::{Function, get, put};
 
 type UserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut c_int, *mut H);
 type LargeUserFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, *mut i64, *mut H);
@@ -77,6 +78,56 @@ pub unsafe fn op_create<A: Abi>(
     let made = mpi.op_create(Arc::new(operation), commutes != 0)?;
     // SAFETY: the caller's memory.
     unsafe { put(result, made) }
+}
+
+/// An operation with a state: it gets both buffers, the count, the type and the state.
+type WithStateFn<H> = unsafe extern "C-unwind" fn(*mut u8, *mut u8, i64, H, *mut c_void);
+
+/// A function of the program that has a state.
+struct WithState<A: Abi> {
+    function: WithStateFn<A::Handle>,
+    state: State,
+}
+
+impl<A: Abi> UserOp for WithState<A> {
+    unsafe fn combine(&self, input: *const u8, inout: *mut u8, count: usize, datatype: Datatype) {
+        let (input, state) = (input.cast_mut(), self.state.address());
+        // SAFETY: the program gave this function for such types; the memory is there, as the caller
+        // promises.
+        unsafe { (self.function)(input, inout, count as i64, A::datatype(datatype), state) }
+    }
+}
+
+pub unsafe fn op_create_x<A: Abi>(
+    mpi: &Mpi,
+    function: Function,
+    destructor: Function,
+    commutes: c_int,
+    state: *mut c_void,
+    result: *mut c_int,
+) -> Result<()> {
+    type AnyFn = unsafe extern "C-unwind" fn();
+    let function =
+        function.ok_or_else(|| MpiError::new(Class::ARG, "the function of the operation is NULL"))?;
+    // SAFETY: the program passes functions of these types, as the interface wants it.
+    let operation = unsafe {
+        let function = core::mem::transmute::<AnyFn, WithStateFn<A::Handle>>(function);
+        WithState::<A> { function, state: State::new(state, destructor) }
+    };
+    let made = mpi.op_create(Arc::new(operation), commutes != 0)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(result, made) }
+}
+
+/// Frees an operation, and ends the state of one that no call uses any more.
+pub unsafe fn op_free(mpi: &Mpi, op: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's memory.
+    let mut handle = Op(unsafe { get(op)? } as u32);
+    let done = mpi.op_free(&mut handle);
+    end_unused();
+    // SAFETY: the caller's memory.
+    unsafe { put(op, handle)? };
+    done
 }
 
 /// Makes the bindings of C++ call the function of an operation.

@@ -19,7 +19,7 @@ entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler [] (comm: c_int, errha
 entry! { MPI_Errhandler_create PMPI_Errhandler_create [] (comm_errhandler_fn: Function, errhandler: *mut c_int)
     on Object::None; |mpi| { given(errhandler)?; imp::error::errhandler_create::<Interface>(mpi, comm_errhandler_fn, errhandler) } }
 anytime! { MPI_Errhandler_free PMPI_Errhandler_free [] (errhandler: *mut c_int)
-    on Object::None; |mpi| { let mut errhandler_ = Errhandler(get(errhandler)? as u32); let done_ = mpi.errhandler_free(&mut errhandler_); put(errhandler, errhandler_)?; done_ } }
+    on Object::None; |mpi| imp::error::errhandler_free(mpi, errhandler) }
 entry! { MPI_Errhandler_get PMPI_Errhandler_get [] (comm: c_int, errhandler: *mut c_int)
     on Object::Comm(comm); |mpi| { given(errhandler)?; imp::error::errhandler_get(mpi, comm, errhandler) } }
 entry! { MPI_Errhandler_set PMPI_Errhandler_set [] (comm: c_int, errhandler: c_int)

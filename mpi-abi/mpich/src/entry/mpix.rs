@@ -14,8 +14,8 @@ missing! { MPIX_Async_start PMPIX_Async_start (poll_fn: Function, extra_state: *
     on Object::None; (poll_fn, extra_state, stream) }
 entry! { MPIX_Comm_agree PMPIX_Comm_agree [] (comm: c_int, flag: *mut c_int)
     on Object::Comm(comm); |mpi| { given(flag)?; imp::mpix::comm_agree(mpi, comm, flag) } }
-missing! { MPIX_Comm_create_errhandler_x PMPIX_Comm_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
-    on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
+entry! { MPIX_Comm_create_errhandler_x PMPIX_Comm_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
+    on Object::None; |mpi| { given(errhandler)?; imp::mpix::comm_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }
 entry! { MPIX_Comm_failure_ack PMPIX_Comm_failure_ack [] (comm: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_failure_ack(Comm(comm as u32)) }
 entry! { MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked [] (comm: c_int, failedgrp: *mut c_int)
@@ -36,18 +36,18 @@ free! { MPIX_Delete_error_code PMPIX_Delete_error_code [] (errorcode: c_int) -> 
     { imp::mpix::delete_error_code(errorcode) } }
 free! { MPIX_Delete_error_string PMPIX_Delete_error_string [] (errorcode: c_int) -> code
     { imp::mpix::delete_error_string(errorcode) } }
-missing! { MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
-    on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
-missing! { MPIX_GPU_query_support PMPIX_GPU_query_support (gpu_type: c_int, is_supported: *mut c_int)
-    on Object::None; (gpu_type, is_supported) }
+entry! { MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
+    on Object::None; |mpi| { given(errhandler)?; imp::mpix::file_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }
+free! { MPIX_GPU_query_support PMPIX_GPU_query_support [] (gpu_type: c_int, is_supported: *mut c_int) -> code
+    { imp::mpix::gpu_query_support(gpu_type, is_supported) } }
 missing! { MPIX_Grequest_class_allocate PMPIX_Grequest_class_allocate (greq_class: c_int, extra_state: *mut c_void, request: *mut c_int)
     on Object::None; (greq_class, extra_state, request) }
 missing! { MPIX_Grequest_class_create PMPIX_Grequest_class_create (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, greq_class: *mut c_int)
     on Object::None; (query_fn, free_fn, cancel_fn, poll_fn, wait_fn, greq_class) }
 missing! { MPIX_Grequest_start PMPIX_Grequest_start (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, extra_state: *mut c_void, request: *mut c_int)
     on Object::None; (query_fn, free_fn, cancel_fn, poll_fn, wait_fn, extra_state, request) }
-missing! { MPIX_Info_set_hex PMPIX_Info_set_hex (info: c_int, key: *const c_char, value: *const c_void, value_size: c_int)
-    on Object::None; (info, key, value, value_size) }
+anytime! { MPIX_Info_set_hex PMPIX_Info_set_hex [] (info: c_int, key: *const c_char, value: *const c_void, value_size: c_int)
+    on Object::None; |mpi| imp::mpix::info_set_hex(mpi, info, key, value, value_size) }
 missing! { MPIX_Irecv_enqueue PMPIX_Irecv_enqueue (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, request) }
 missing! { MPIX_Irecv_enqueue_c PMPIX_Irecv_enqueue_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
@@ -56,8 +56,8 @@ missing! { MPIX_Isend_enqueue PMPIX_Isend_enqueue (buf: *const c_void, count: c_
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, request) }
 missing! { MPIX_Isend_enqueue_c PMPIX_Isend_enqueue_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, request: *mut c_int)
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, request) }
-missing! { MPIX_Op_create_x PMPIX_Op_create_x (user_fn_x: Function, destructor_fn: Function, commute: c_int, extra_state: *mut c_void, op: *mut c_int)
-    on Object::None; (user_fn_x, destructor_fn, commute, extra_state, op) }
+entry! { MPIX_Op_create_x PMPIX_Op_create_x [] (user_fn_x: Function, destructor_fn: Function, commute: c_int, extra_state: *mut c_void, op: *mut c_int)
+    on Object::None; |mpi| { given(op)?; imp::mpix::op_create_x::<Interface>(mpi, user_fn_x, destructor_fn, commute, extra_state, op) } }
 free! { MPIX_Query_cuda_support PMPIX_Query_cuda_support [] () -> code
     { imp::mpix::query_cuda_support() } }
 free! { MPIX_Query_hip_support PMPIX_Query_hip_support [] () -> code
@@ -68,14 +68,14 @@ missing! { MPIX_Recv_enqueue PMPIX_Recv_enqueue (buf: *mut c_void, count: c_int,
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, status) }
 missing! { MPIX_Recv_enqueue_c PMPIX_Recv_enqueue_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, status) }
-missing! { MPIX_Request_is_complete PMPIX_Request_is_complete (request: c_int)
-    on Object::None; (request) }
+free! { MPIX_Request_is_complete PMPIX_Request_is_complete [] (request: c_int) -> code
+    { imp::mpix::request_is_complete(request) } }
 missing! { MPIX_Send_enqueue PMPIX_Send_enqueue (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm) }
 missing! { MPIX_Send_enqueue_c PMPIX_Send_enqueue_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int)
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm) }
-missing! { MPIX_Session_create_errhandler_x PMPIX_Session_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
-    on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
+anytime! { MPIX_Session_create_errhandler_x PMPIX_Session_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
+    on Object::None; |mpi| { given(errhandler)?; imp::mpix::session_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }
 missing! { MPIX_Start_progress_thread PMPIX_Start_progress_thread (stream: c_int)
     on Object::None; (stream) }
 missing! { MPIX_Stop_progress_thread PMPIX_Stop_progress_thread (stream: c_int)
@@ -114,13 +114,13 @@ missing! { MPIX_Threadcomm_init PMPIX_Threadcomm_init (comm: c_int, num_threads:
     on Object::Comm(comm); (comm, num_threads, newthreadcomm) }
 missing! { MPIX_Threadcomm_start PMPIX_Threadcomm_start (threadcomm: c_int)
     on Object::Comm(threadcomm); (threadcomm) }
-missing! { MPIX_Type_iov PMPIX_Type_iov (datatype: c_int, iov_offset: i64, iov: *mut c_void, max_iov_len: i64, actual_iov_len: *mut i64)
-    on Object::None; (datatype, iov_offset, iov, max_iov_len, actual_iov_len) }
-missing! { MPIX_Type_iov_len PMPIX_Type_iov_len (datatype: c_int, max_iov_bytes: i64, iov_len: *mut i64, actual_iov_bytes: *mut i64)
-    on Object::None; (datatype, max_iov_bytes, iov_len, actual_iov_bytes) }
+entry! { MPIX_Type_iov PMPIX_Type_iov [] (datatype: c_int, iov_offset: i64, iov: *mut c_void, max_iov_len: i64, actual_iov_len: *mut i64)
+    on Object::None; |mpi| { given(actual_iov_len)?; imp::mpix::type_iov(mpi, datatype, iov_offset, iov, max_iov_len, OutCount::from(actual_iov_len)) } }
+entry! { MPIX_Type_iov_len PMPIX_Type_iov_len [] (datatype: c_int, max_iov_bytes: i64, iov_len: *mut i64, actual_iov_bytes: *mut i64)
+    on Object::None; |mpi| { given(iov_len)?; given(actual_iov_bytes)?; imp::mpix::type_iov_len(mpi, datatype, max_iov_bytes, OutCount::from(iov_len), OutCount::from(actual_iov_bytes)) } }
 missing! { MPIX_Wait_enqueue PMPIX_Wait_enqueue (request: *mut c_int, status: *mut MpiStatus)
     on Object::None; (request, status) }
 missing! { MPIX_Waitall_enqueue PMPIX_Waitall_enqueue (count: c_int, array_of_requests: *mut c_int, array_of_statuses: *mut MpiStatus)
     on Object::None; (count, array_of_requests, array_of_statuses) }
-missing! { MPIX_Win_create_errhandler_x PMPIX_Win_create_errhandler_x (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
-    on Object::None; (comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) }
+entry! { MPIX_Win_create_errhandler_x PMPIX_Win_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
+    on Object::None; |mpi| { given(errhandler)?; imp::mpix::win_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }

@@ -9,7 +9,7 @@ entry! { MPI_Op_create PMPI_Op_create [] (user_fn: Function, commute: c_int, op:
 entry! { MPI_Op_create_c PMPI_Op_create_c [] (user_fn: Function, commute: c_int, op: *mut c_int)
     on Object::None; |mpi| { given(op)?; imp::op::op_create::<Interface>(mpi, (user_fn, true), commute, op) } }
 entry! { MPI_Op_free PMPI_Op_free [] (op: *mut c_int)
-    on Object::None; |mpi| { let mut op_ = Op(get(op)? as u32); let done_ = mpi.op_free(&mut op_); put(op, op_)?; done_ } }
+    on Object::None; |mpi| imp::op::op_free(mpi, op) }
 entry! { MPI_Reduce_local PMPI_Reduce_local [] (inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: c_int, op: c_int)
     on Object::None; |mpi| mpi.reduce_local(buffer(inbuf, count, datatype), buffer(inoutbuf, count, datatype), Op(op as u32)) }
 entry! { MPI_Reduce_local_c PMPI_Reduce_local_c [] (inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: c_int, op: c_int)

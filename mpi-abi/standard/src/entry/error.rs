@@ -17,7 +17,7 @@ entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler [let comm = comm.numbe
 entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler [let comm = comm.number(); let errhandler = errhandler.number();] (comm: Handle, errhandler: Handle)
     on Object::Comm(comm.number()); |mpi| mpi.comm_set_errhandler(Comm(comm as u32), Errhandler(errhandler as u32)) }
 anytime! { MPI_Errhandler_free PMPI_Errhandler_free [let mut errhandler_io = OutHandle::of(errhandler, Kind::ERRHANDLER); let errhandler = errhandler_io.at();] (errhandler: *mut Handle)
-    on Object::None; |mpi| { let mut errhandler_ = Errhandler(get(errhandler)? as u32); let done_ = mpi.errhandler_free(&mut errhandler_); put(errhandler, errhandler_)?; done_ } }
+    on Object::None; |mpi| imp::error::errhandler_free(mpi, errhandler) }
 free! { MPI_Error_class PMPI_Error_class [let errorcode = code_in(errorcode); let mut errorclass_io = OutInt::new(errorclass, code_out); let errorclass = errorclass_io.at();] (errorcode: c_int, errorclass: *mut c_int) -> code
     { imp::error::error_class(errorcode, errorclass) } }
 free! { MPI_Error_string PMPI_Error_string [let errorcode = code_in(errorcode);] (errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> code

@@ -9,7 +9,7 @@ entry! { MPI_Op_create PMPI_Op_create [let mut op_io = OutHandle::new(op, Kind::
 entry! { MPI_Op_create_c PMPI_Op_create_c [let mut op_io = OutHandle::new(op, Kind::OP); let op = op_io.at();] (user_fn: Function, commute: c_int, op: *mut Handle)
     on Object::None; |mpi| { given(op)?; imp::op::op_create::<Interface>(mpi, (user_fn, true), commute, op) } }
 entry! { MPI_Op_free PMPI_Op_free [let mut op_io = OutHandle::of(op, Kind::OP); let op = op_io.at();] (op: *mut Handle)
-    on Object::None; |mpi| { let mut op_ = Op(get(op)? as u32); let done_ = mpi.op_free(&mut op_); put(op, op_)?; done_ } }
+    on Object::None; |mpi| imp::op::op_free(mpi, op) }
 entry! { MPI_Reduce_local PMPI_Reduce_local [let inbuf = inbuf.memory(); let inoutbuf = inoutbuf.memory(); let datatype = datatype.number(); let op = op.number();] (inbuf: *const c_void, inoutbuf: *mut c_void, count: c_int, datatype: Handle, op: Handle)
     on Object::None; |mpi| mpi.reduce_local(buffer(inbuf, count, datatype), buffer(inoutbuf, count, datatype), Op(op as u32)) }
 entry! { MPI_Reduce_local_c PMPI_Reduce_local_c [let inbuf = inbuf.memory(); let inoutbuf = inoutbuf.memory(); let datatype = datatype.number(); let op = op.number();] (inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: Handle, op: Handle)
