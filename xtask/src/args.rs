@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::options::Options;
-use crate::{check, peers, prefix, suite, vm};
+use crate::{check, package, peers, prefix, suite, vm};
 
 pub(crate) const HELP: &str = "\
 usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
@@ -12,6 +12,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
        cargo xtask install --prefix DIR [--from DIR]
+       cargo xtask wheel|dist [--to DIR] [--from DIR]
        cargo xtask suite NAME [--list] [--filter TEXT] [--subset] [--forced] [--env NAME=VALUE]... [--limit S] [--json] [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
@@ -27,6 +28,8 @@ jobs
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
+  wheel      the MPI library as a wheel, which pip installs into an environment of Python
+  dist       the MPI library as an archive that works wherever it is unpacked, with checksums and bill of materials
   suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py, mpi4py-standard;
              imb, scalapack, coarrays, rsmpi: programs of packages, each for itself;
              kills: 50 jobs of IMB-MPI1 and of mpi4py's tests, of each of which a rank is killed
@@ -44,6 +47,7 @@ options
   --sample N     prints N doc comments by chance instead; --seed N prints others
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
+  --to DIR       the folder for the wheel or the archive [default: target/dist]
   --list         names the tests of a suite and runs none
   --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all
   --subset       only the tests of a suite that xtask/subset names, as test runs them
@@ -69,6 +73,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
     pub(crate) list: bool,
     pub(crate) options: Options,
+    pub(crate) package: package::Asked,
     pub(crate) check: check::Asked,
     pub(crate) peers: peers::Asked,
     pub(crate) prefix: prefix::Asked,
@@ -95,6 +100,7 @@ impl Args {
                     args.prefix.prefix = Some(words.next().ok_or("--prefix wants a folder")?.into())
                 }
                 "--from" => args.prefix.from = Some(words.next().ok_or("--from wants a folder")?.into()),
+                "--to" => args.package.to = Some(words.next().ok_or("--to wants a folder")?.into()),
                 "--filter" => args.suite.filter = Some(words.next().ok_or("--filter wants a text")?),
                 "--programs" => args.peers.programs = true,
                 "--runs" => args.peers.runs = Some(number(&word, words.next())?),
@@ -125,6 +131,7 @@ impl Args {
         args.suite.list = args.list;
         args.suite.json = args.json;
         args.suite.from = args.prefix.from.clone();
+        args.package.from = args.prefix.from.clone();
         args.peers.json = args.json;
         args.peers.filter = args.suite.filter.clone();
         args.peers.from = args.prefix.from.clone();
@@ -170,6 +177,8 @@ mod tests {
         );
         let args = parse("install --prefix a --from b").expect("a sound line");
         assert_eq!((args.prefix.prefix, args.prefix.from), (Some("a".into()), Some("b".into())));
+        let args = parse("wheel --to a --from b").expect("a sound line");
+        assert_eq!((args.package.to, args.package.from), (Some("a".into()), Some("b".into())));
         let args = parse("suite mpich --filter coll --limit 9 --list --from b").expect("a sound line");
         assert_eq!((args.name.as_deref(), args.suite.filter.as_deref()), (Some("mpich"), Some("coll")));
         assert_eq!((args.suite.limit, args.suite.list, args.suite.from), (Some(9), true, Some("b".into())));

@@ -60,6 +60,7 @@ pub(crate) const NEEDS: &[Need] = &[
     need("libibverbs.so.1", "libibverbs1", VERBS),
     need("libibverbs.so", "libibverbs-dev", "the layout of libibverbs's structures against its header"),
     need("cc", "gcc", "the layout of the structures of libfabric and libibverbs against their headers"),
+    need("modulecmd", "environment-modules", "the archive's file for environment modules"),
     need("pip3", "python3-pip", "what depends on libfabric's version"),
     // The plugin mpi/pmix loads the library by the name that only this package has.
     need("pmix2/lib/libpmix.so", "libpmix-dev", "jobs under srun --mpi=pmix"),

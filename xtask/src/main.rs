@@ -15,6 +15,7 @@ mod lammps;
 mod libfabric;
 mod mpi4py;
 mod options;
+mod package;
 mod peers;
 mod prefix;
 mod progress;
@@ -68,6 +69,8 @@ fn run(args: &Args) -> Result<(), String> {
         "doc" => jobs::doc(),
         "abi" => abi::abi(),
         "install" => prefix::install(&args.prefix),
+        "wheel" => package::wheel(&args.package),
+        "dist" => package::dist(&args.package),
         "suite" => suite::suite(args.name.as_deref(), &args.suite),
         "libfabric" => {
             libfabric::second(options).map(|path| println!("{}={}", libfabric::VARIABLE, path.display()))

@@ -56,6 +56,9 @@ const COMPILERS: [(&str, &Library, &str, &[&str]); 5] = [
     ("mpicxx_abi", &STANDARD, "c++", &["mpic++_abi"]),
 ];
 
+/// The packages of the workspace that are installed.
+pub(crate) const PACKAGES: [&str; 4] = ["netmod-mpich", "netmod-mpi-standard", "netmod-pmi", "netmod-mpi"];
+
 /// Options of `install`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
@@ -82,8 +85,7 @@ pub(crate) fn install(asked: &Asked) -> Result<(), String> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let packages = ["netmod-mpich", "netmod-mpi-standard", "netmod-pmi", "netmod-mpi"];
-    let packages = packages.iter().flat_map(|name| ["-p", name]);
+    let packages = PACKAGES.iter().flat_map(|name| ["-p", name]);
     run(cargo().args(["build", "--release", "--lib", "--bins"]).args(packages))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     Ok(target.join("release"))
@@ -130,7 +132,7 @@ fn lay_library(library: &Library, from: &Path, prefix: &Path) -> std::io::Result
     }
     let (name, other) = library.package;
     let file = format!("{name}.pc");
-    put(&packages.join(&file), package(library, prefix).as_bytes(), 0o644)?;
+    put(&packages.join(&file), package(library).as_bytes(), 0o644)?;
     other.map_or(Ok(()), |other| link(&file, &packages.join(other)))
 }
 
@@ -141,7 +143,7 @@ fn script(library: &Library, language: &str) -> String {
 }
 
 /// Writes a file beside its place and moves it there: a program that runs keeps the old one.
-fn put(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
+pub(crate) fn put(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let mut other = path.as_os_str().to_owned();
     other.push(format!(".{}", std::process::id()));
     let other = PathBuf::from(other);
@@ -159,13 +161,13 @@ fn link(to: &str, path: &Path) -> std::io::Result<()> {
     symlink(to, path)
 }
 
-fn package(library: &Library, prefix: &Path) -> String {
+/// Returns the file for pkg-config, which finds everything from its own folder.
+fn package(library: &Library) -> String {
     let Library { linked, headers: (_, include), package: (name, _), about, .. } = library;
     format!(
-        "prefix={}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
+        "prefix=${{pcfiledir}}/../..\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/{include}\n\n\
          Name: {name}\nDescription: {about}\nVersion: {}\n\
          Libs: -L${{libdir}} -l{linked}\nCflags: -I${{includedir}}\n",
-        prefix.display(),
         env!("CARGO_PKG_VERSION"),
     )
 }

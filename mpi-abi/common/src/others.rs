@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use dl::{Loaded, Shared};
 use netmod_mpi::on_stderr;
 
 /// Beginnings of the files that MPI libraries are in, as programs ask for them.
@@ -16,8 +17,18 @@ fn is_mpi(file: &Path) -> bool {
 /// Returns the files of the MPI libraries in this process, without the one that this code is in.
 pub fn loaded() -> Vec<PathBuf> {
     let here = is_mpi as fn(&Path) -> bool as usize;
-    let files = dl::loaded().into_iter().filter(|file| is_mpi(file.path()) && !file.has(here));
-    files.map(|file| file.path().into()).collect()
+    let files = dl::loaded();
+    let Some(own) = files.iter().find(|file| file.has(here)) else { return Vec::new() };
+    let others = files.iter().filter(|file| is_mpi(file.path()) && !file.has(here) && !is_name_of(file, own));
+    others.map(|file| file.path().into()).collect()
+}
+
+/// Returns true if a library has no functions but those of another one, which it loads: the wheel
+/// has such files for the other names of this library.
+fn is_name_of(file: &Loaded, own: &Loaded) -> bool {
+    // It is loaded already.
+    let init = Shared::open(file.path()).ok().and_then(|library| library.symbol(c"MPI_Init", c""));
+    init.is_some_and(|address| own.has(address as usize))
 }
 
 /// Tells which MPI libraries are in the process beside this one.

@@ -15,7 +15,7 @@ impl Place {
         let dir = std::env::temp_dir().join(format!("netmod-prefix-{name}-{}", std::process::id()));
         let (from, prefix) = (dir.join("from"), dir.join("to"));
         std::fs::create_dir_all(&from).expect("a folder");
-        for name in [MPICH.built, STANDARD.built, "nmrun"] {
+        for name in [MPICH.built, STANDARD.built, "nmrun", "mpivars"] {
             std::fs::write(from.join(name), name).expect("a file");
         }
         // The second time everything is there already.
@@ -74,6 +74,7 @@ fn everything_is_where_programs_look_for_it() {
         ("lib/libmpi_abi.so.1", STANDARD.built),
         ("lib/libmpi_abi.so", STANDARD.built),
         ("bin/nmrun", "nmrun"),
+        ("bin/mpivars", "mpivars"),
         ("bin/mpiexec", "nmrun"),
         ("bin/mpirun", "nmrun"),
     ] {
