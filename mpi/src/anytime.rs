@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::allocated::Allocated;
-use crate::errh::{Errhandlers, UserErrhandler};
+use crate::errh::{Errhandlers, Handler, UserErrhandler};
 use crate::error::{Codes, Result};
 use crate::handle::{Errhandler, Info};
 use crate::info::Infos;
@@ -65,6 +65,11 @@ impl Anytime {
     /// If there are too many.
     pub fn session_create_errhandler(&self, function: Arc<dyn UserErrhandler>) -> Result<Errhandler> {
         self.errhandlers().create(function)
+    }
+
+    /// Returns what an error handler does; `None` if it does not exist.
+    pub fn handler(&self, errhandler: Errhandler) -> Option<Handler> {
+        self.errhandlers().get(errhandler).ok()
     }
 
     /// Frees a handle of an error handler and sets it to null. Objects that have it keep it.

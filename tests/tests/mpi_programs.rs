@@ -324,6 +324,19 @@ fn the_tool_interface_has_its_own_errors() {
     ok("the_tool_interface_has_its_own_errors", "tools.c", "tools", 2);
 }
 
+#[test]
+fn sessions_again_and_again() {
+    let test = "sessions_again_and_again";
+    for (abi, end) in Abi::ALL.into_iter().flat_map(|abi| ["world", "session", "exit"].map(|end| (abi, end)))
+    {
+        let program = prefix().compiled_for(abi, "sessions.c");
+        for starter in STARTERS {
+            let Some(mut job) = prefix().job(test, starter, 3, &program) else { continue };
+            run(job.arg(end)).expect_ok("sessions", 3);
+        }
+    }
+}
+
 /// MPICH's own functions are not in the standard's interface.
 #[test]
 fn extensions_of_mpich() {

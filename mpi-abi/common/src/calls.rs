@@ -1,10 +1,10 @@
 //! The way of a call from C into the library, and that of an error back to the program.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
-use netmod_mpi::handle::{Comm, File, Session, Win};
+use netmod_mpi::handle::{Comm, Errhandler, File, Session, Win};
 use netmod_mpi::{Anytime, Class, Codes, Handler, Mpi, MpiError, Result, on_stderr};
 
 /// The library of this process; it stays after its end, for calls that are allowed then.
@@ -20,9 +20,14 @@ static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
 /// Bits of a handle that tell its kind.
 const KIND: u32 = 0xf << 26;
 
+/// Taken while the library begins or ends to be used.
+static USES: Mutex<()> = Mutex::new(());
+
 const BEFORE: u8 = 0;
 const RUNNING: u8 = 1;
 const AFTER: u8 = 2;
+/// No session is open, and `MPI_Init` was not called: the library can be used again.
+const PAUSED: u8 = 3;
 
 /// The object whose error handler is called.
 #[derive(Clone, Copy)]
@@ -34,6 +39,8 @@ pub enum Object {
     Session(c_int),
     /// A file; of one that is none, the handler of `MPI_FILE_NULL` is called.
     File(c_int),
+    /// An object that the call makes: the error handler is an argument.
+    New(c_int),
 }
 
 /// Returns true if `MPI_COMM_WORLD` was initialized.
@@ -67,17 +74,56 @@ pub fn begin(mpi: Mpi) -> Result<()> {
     library().map_or(Ok(()), Mpi::begin_progress)
 }
 
-/// Ends the library if neither `MPI_COMM_WORLD` nor a session uses it.
+/// Holds off other threads while the library begins or ends to be used.
+pub fn uses() -> MutexGuard<'static, ()> {
+    USES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a library that is paused into use again. Returns true if one is in use.
+pub fn resume() -> bool {
+    let resumed = PHASE.compare_exchange(PAUSED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
+    matches!(resumed, Ok(_) | Err(RUNNING))
+}
+
+/// Ends the library if neither `MPI_COMM_WORLD` nor a session uses it. As long as `MPI_Init` may
+/// still be called it only pauses, and ends with the process.
 ///
 /// # Errors
 /// As [`Mpi::finalize`].
 pub fn end_if_unused(mpi: &Mpi) -> Result<()> {
-    if WORLD.load(Ordering::Acquire) == RUNNING || mpi.open_sessions()? > 0 {
+    let held = uses();
+    let world = WORLD.load(Ordering::Acquire);
+    if world == RUNNING || mpi.open_sessions()? > 0 {
         return Ok(());
     }
+    if world == BEFORE {
+        static AT_EXIT: Once = Once::new();
+        // SAFETY: the function takes nothing, and the library is never unloaded.
+        AT_EXIT.call_once(|| unsafe {
+            ORIGIN.store(std::process::id(), Ordering::Relaxed);
+            libc::atexit(end_at_exit);
+        });
+        PHASE.store(PAUSED, Ordering::Release);
+        return Ok(());
+    }
+    drop(held);
     mpi.finalize()?;
     PHASE.store(AFTER, Ordering::Release);
     Ok(())
+}
+
+/// The process that ends a paused library; a forked child does not.
+static ORIGIN: AtomicU32 = AtomicU32::new(0);
+
+/// Ends a library that is paused, at the end of the process.
+extern "C" fn end_at_exit() {
+    let paused = PHASE.compare_exchange(PAUSED, AFTER, Ordering::AcqRel, Ordering::Acquire).is_ok();
+    if !paused || ORIGIN.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    if let Some(Err(error)) = LIBRARY.get().map(Mpi::finalize) {
+        on_stderr(&format_args!("the end of MPI, at that of the process: {error}"));
+    }
 }
 
 /// Returns the library while it runs.
@@ -126,9 +172,9 @@ pub fn missing(name: &str, object: Object) -> c_int {
 /// Ends a process that calls a function while it must not.
 #[cold]
 fn outside(name: &str) -> ! {
-    let when = match PHASE.load(Ordering::Acquire) == AFTER {
-        true => "after the end of MPI",
-        false => "before MPI_Init, MPI_Init_thread or MPI_Session_init",
+    let when = match PHASE.load(Ordering::Acquire) {
+        BEFORE => "before MPI_Init, MPI_Init_thread or MPI_Session_init",
+        _ => "after the end of MPI",
     };
     on_stderr(&format_args!("{name} was called {when}: the process ends"));
     std::process::abort()
@@ -140,6 +186,7 @@ fn failed(mpi: &Mpi, name: &str, object: Object, error: &MpiError) -> c_int {
     let code = CODES.code(error);
     // An operation may be one of another communicator than the call.
     let object = match error.comm {
+        _ if matches!(object, Object::New(_)) => object,
         None => object,
         Some(comm) if comm == Comm::NULL.0 => Object::None,
         Some(file) if file & KIND == File::NULL.0 => Object::File(file as c_int),
@@ -159,6 +206,10 @@ pub fn dispatch(mpi: &Mpi, name: &str, object: Object, error: &MpiError, code: c
         Object::Session(session) => (mpi.session_handler(Session(session as u32)), session as u32),
         Object::Win(win) => match mpi.win_handler(Win(win as u32)) {
             Some(handler) => (handler, win as u32),
+            None => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
+        },
+        Object::New(handler) => match mpi.anytime().handler(Errhandler(handler as u32)) {
+            Some(handler) => (handler, Comm::NULL.0),
             None => (mpi.comm_handler(Comm::NULL), Comm::SELF.0),
         },
         // The handler of MPI_COMM_SELF serves them only if the program has set it.

@@ -22,15 +22,32 @@ use crate::target::OwnTarget;
 /// Names of the sets of processes: all of the job, and this one alone.
 const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// Returns the name of a thread level, as the key `thread_level` of an info has it.
+/// The key of an info that has a thread level.
+const LEVEL: &str = "thread_level";
+/// The thread levels, and their names in an info.
+const LEVELS: [(i32, &str); 4] = [
+    (THREAD_SINGLE, "MPI_THREAD_SINGLE"),
+    (THREAD_FUNNELED, "MPI_THREAD_FUNNELED"),
+    (THREAD_SERIALIZED, "MPI_THREAD_SERIALIZED"),
+    (THREAD_MULTIPLE, "MPI_THREAD_MULTIPLE"),
+];
+
+/// Returns the name of a thread level.
 fn level_name(level: i32) -> &'static str {
-    match level {
-        THREAD_SINGLE => "MPI_THREAD_SINGLE",
-        THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
-        THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
-        THREAD_MULTIPLE => "MPI_THREAD_MULTIPLE",
-        // No other is given at init.
-        _ => "unknown",
+    // No other is given at init.
+    LEVELS.iter().find(|(known, _)| *known == level).map_or("unknown", |(_, name)| name)
+}
+
+/// Checks that a hint for a thread level names one.
+fn check_level(hints: &[(String, String)]) -> Result<()> {
+    match hints.iter().find(|(key, _)| key == LEVEL) {
+        Some((_, asked)) if !LEVELS.iter().any(|(_, name)| name == asked) => {
+            let text = format!(
+                "{LEVEL} is {asked:?}; the levels are MPI_THREAD_SINGLE, _FUNNELED, _SERIALIZED and _MULTIPLE"
+            );
+            Err(MpiError::new(Class::INFO_VALUE, text))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -55,10 +72,11 @@ impl Mpi {
     /// Opens a session (`MPI_Session_init`).
     ///
     /// # Errors
-    /// A bad handle; too many sessions.
+    /// A bad handle; a hint for a thread level that there is not; too many sessions.
     pub fn session_init(&self, info: Info, errhandler: Errhandler) -> Result<Session> {
         self.with(|s| {
             let hints = s.objects.anytime.infos().pairs(info)?.to_vec();
+            check_level(&hints)?;
             s.objects.anytime.errhandlers().hold(errhandler)?;
             s.objects.sessions.insert(Entry { errhandler, hints })
         })
@@ -100,7 +118,7 @@ impl Mpi {
             let hints = s.objects.sessions.get(session)?.hints.clone();
             let mut infos = s.objects.anytime.infos();
             let info = infos.create_of(hints)?;
-            infos.set(info, "thread_level", level)?;
+            infos.set(info, LEVEL, level)?;
             Ok(info)
         })
     }

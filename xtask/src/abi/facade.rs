@@ -256,6 +256,11 @@ fn object(function: &Function, interface: Interface) -> String {
             };
             format!("on Object::{kind}({number});")
         }
+        // The object that the call makes has none yet.
+        Some("errh") => match interface {
+            Interface::Mpich => format!("on Object::New({});", safe(bare)),
+            Interface::Standard => format!("on Object::New({}.number());", safe(bare)),
+        },
         // A file that is not open yet has the handler of MPI_FILE_NULL.
         Some("outfile" | "str") => "on Object::File(0);".to_owned(),
         _ => "on Object::None;".to_owned(),

@@ -25,14 +25,16 @@ fn start(name: &str, required: c_int) -> c_int {
         on_stderr(&format_args!("{name} was called a second time: a process initializes MPI once"));
         std::process::exit(1)
     }
+    let held = calls::uses();
     start_library(name, required);
     calls::begin_world();
+    drop(held);
     0
 }
 
 /// Takes the library into use, unless a session has. An error ends the process.
 pub(super) fn start_library(name: &str, required: c_int) {
-    if calls::library().is_some() {
+    if calls::resume() {
         return;
     }
     panics_end_the_process();

@@ -16,12 +16,20 @@ use crate::convert::{get, put, put_text};
 /// follow may want any.
 pub unsafe fn session_init(info: c_int, errhandler: c_int, session: *mut c_int) -> c_int {
     const NAME: &str = "MPI_Session_init";
+    let held = calls::uses();
     start_library(NAME, THREAD_MULTIPLE);
-    calls::run(NAME, Object::None, |mpi| {
-        let made = mpi.session_init(Info(info as u32), Errhandler(errhandler as u32))?;
+    let made = calls::library().map(|mpi| mpi.session_init(Info(info as u32), Errhandler(errhandler as u32)));
+    // One that is open keeps the library in use. An error handler may open others.
+    drop(held);
+    let code = calls::run(NAME, Object::New(errhandler), |_| match made {
         // SAFETY: the caller's memory.
-        unsafe { put(session, made) }
-    })
+        Some(made) => made.and_then(|made| unsafe { put(session, made) }),
+        None => Ok(()),
+    });
+    if code != 0 {
+        pause_if_unused();
+    }
+    code
 }
 
 pub unsafe fn session_finalize(mpi: &Mpi, session: *mut c_int) -> Result<()> {
@@ -33,6 +41,14 @@ pub unsafe fn session_finalize(mpi: &Mpi, session: *mut c_int) -> Result<()> {
         done?;
     }
     calls::end_if_unused(mpi)
+}
+
+/// Pauses a library that was begun for a session that could not be opened.
+fn pause_if_unused() {
+    if let Some(mpi) = calls::library() {
+        // It can be used further: nothing is lost if it does not pause.
+        let _ = calls::end_if_unused(mpi);
+    }
 }
 
 pub unsafe fn session_get_nth_pset(

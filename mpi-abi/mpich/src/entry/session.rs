@@ -3,11 +3,11 @@
 use crate::prelude::*;
 
 entry! { MPI_Comm_create_from_group PMPI_Comm_create_from_group [] (group: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newcomm: *mut c_int)
-    on Object::None; |mpi| { given(newcomm)?; let done_ = mpi.comm_create_from_group(Group(group as u32), text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+    on Object::New(errhandler); |mpi| { given(newcomm)?; let done_ = mpi.comm_create_from_group(Group(group as u32), text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset [] (session: c_int, pset_name: *const c_char, newgroup: *mut c_int)
     on Object::Session(session); |mpi| { given(newgroup)?; let done_ = mpi.group_from_session_pset(Session(session as u32), text(pset_name)?); let newgroup_ = done_?; put(newgroup, newgroup_)?; Ok(()) } }
 entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups [] (local_group: c_int, local_leader: c_int, remote_group: c_int, remote_leader: c_int, stringtag: *const c_char, info: c_int, errhandler: c_int, newintercomm: *mut c_int)
-    on Object::None; |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
+    on Object::New(errhandler); |mpi| { given(newintercomm)?; let done_ = mpi.intercomm_create_from_groups(Group(local_group as u32), local_leader, Group(remote_group as u32), remote_leader, text(stringtag)?, Info(info as u32), Errhandler(errhandler as u32)); if done_.is_err() { put(newintercomm, Comm::NULL)?; } let newintercomm_ = done_?; put(newintercomm, newintercomm_)?; Ok(()) } }
 entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer [] (session: c_int, buffer_: *mut c_void, size: c_int)
     on Object::Session(session); |mpi| imp::session::session_attach_buffer(mpi, session, buffer_, i64::from(size)) }
 entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c [] (session: c_int, buffer_: *mut c_void, size: i64)
