@@ -6,6 +6,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Keyval, Table};
@@ -17,13 +18,48 @@ pub trait AttrFns: Any + Send + Sync {
     ///
     /// # Errors
     /// If the program's function fails.
-    fn copy(&self, object: u32, keyval: Keyval, value: usize) -> Result<Option<usize>>;
+    fn copy(&self, object: u32, keyval: Keyval, value: &SetValue) -> Result<Option<SetValue>>;
 
     /// Takes leave of a value when it is removed or replaced, or when its object is freed.
     ///
     /// # Errors
     /// If the program's function fails; the value stays then.
-    fn delete(&self, object: u32, keyval: Keyval, value: usize) -> Result<()>;
+    fn delete(&self, object: u32, keyval: Keyval, value: &SetValue) -> Result<()>;
+}
+
+/// A value as the program has set it.
+#[derive(Clone, Debug)]
+pub enum SetValue {
+    /// An address, in C.
+    Address(usize),
+    /// A number, in Fortran. C gets the address of its place, which lasts as long as the attribute.
+    Number(Arc<AtomicI64>),
+}
+
+impl SetValue {
+    /// Returns a number in a place of its own.
+    pub fn number(number: i64) -> SetValue {
+        SetValue::Number(Arc::new(AtomicI64::new(number)))
+    }
+}
+
+impl From<usize> for SetValue {
+    fn from(at: usize) -> SetValue {
+        SetValue::Address(at)
+    }
+}
+
+impl From<&SetValue> for AttrValue {
+    fn from(value: &SetValue) -> AttrValue {
+        match value {
+            SetValue::Address(at) => AttrValue::Pointer(*at),
+            SetValue::Number(place) => AttrValue::Placed {
+                number: place.load(Ordering::Relaxed),
+                place: place.as_ptr().expose_provenance(),
+                is_wide: true,
+            },
+        }
+    }
 }
 
 /// The value of an attribute.
@@ -33,7 +69,7 @@ pub enum AttrValue {
     Pointer(usize),
     /// A number of the library.
     Integer(i64),
-    /// A number of the library that its object has a place for, of 8 bytes.
+    /// A number of the library or of Fortran that has a place, of 8 bytes.
     Placed {
         /// The number.
         number: i64,
@@ -161,17 +197,17 @@ impl Keyvals {
 /// The attributes of one object, in the order in which they were set.
 #[derive(Clone, Debug, Default)]
 pub struct Attrs {
-    values: Vec<(Keyval, usize)>,
+    values: Vec<(Keyval, SetValue)>,
 }
 
 impl Attrs {
     /// Returns a value.
-    pub fn get(&self, keyval: Keyval) -> Option<usize> {
-        self.values.iter().find(|(key, _)| *key == keyval).map(|(_, value)| *value)
+    pub fn get(&self, keyval: Keyval) -> Option<&SetValue> {
+        self.values.iter().find(|(key, _)| *key == keyval).map(|(_, value)| value)
     }
 
     /// Sets a value. Returns true if there was none; the caller then holds the key.
-    pub fn set(&mut self, keyval: Keyval, value: usize) -> bool {
+    pub fn set(&mut self, keyval: Keyval, value: SetValue) -> bool {
         match self.values.iter_mut().find(|(key, _)| *key == keyval) {
             Some((_, old)) => {
                 *old = value;
@@ -193,7 +229,7 @@ impl Attrs {
 
     /// Returns the values in the order in which they were set. Copy functions run in this order,
     /// and the delete functions of an object that is freed in the opposite one.
-    pub fn values(&self) -> Vec<(Keyval, usize)> {
+    pub fn values(&self) -> Vec<(Keyval, SetValue)> {
         self.values.clone()
     }
 }
@@ -205,11 +241,11 @@ mod tests {
     struct Nothing;
 
     impl AttrFns for Nothing {
-        fn copy(&self, _object: u32, _keyval: Keyval, value: usize) -> Result<Option<usize>> {
-            Ok(Some(value))
+        fn copy(&self, _object: u32, _keyval: Keyval, value: &SetValue) -> Result<Option<SetValue>> {
+            Ok(Some(value.clone()))
         }
 
-        fn delete(&self, _object: u32, _keyval: Keyval, _value: usize) -> Result<()> {
+        fn delete(&self, _object: u32, _keyval: Keyval, _value: &SetValue) -> Result<()> {
             Ok(())
         }
     }
@@ -219,10 +255,11 @@ mod tests {
         let mut keys = Keyvals::default();
         let key = keys.create(Of::Comm, Arc::new(Nothing)).expect("room");
         let mut attrs = Attrs::default();
-        assert!(attrs.set(key, 7));
+        assert!(attrs.set(key, SetValue::Address(7)));
         keys.hold(key).expect("a key");
-        assert!(!attrs.set(key, 8));
-        assert_eq!((attrs.get(key), attrs.values()), (Some(8), vec![(key, 8)]));
+        assert!(!attrs.set(key, SetValue::Address(8)));
+        assert!(matches!(attrs.get(key), Some(SetValue::Address(8))));
+        assert!(matches!(attrs.values()[..], [(of, SetValue::Address(8))] if of == key));
         let mut handle = key;
         keys.free(Of::Comm, &mut handle).expect("a key");
         assert_eq!(handle, Keyval::NULL);
@@ -235,6 +272,22 @@ mod tests {
         keys.release(key);
         assert_eq!(keys.live(), 0);
         assert_eq!(keys.check(Of::Comm, key).expect_err("gone").class, Class::KEYVAL);
+    }
+
+    #[test]
+    fn a_number_stays_at_its_place_and_its_copies_have_others() {
+        let mut attrs = Attrs::default();
+        let key = Keyval(0x2400_0000);
+        attrs.set(key, SetValue::number(-3));
+        let place = |attrs: &Attrs| match attrs.get(key).map(AttrValue::from) {
+            Some(AttrValue::Placed { number: -3, place, is_wide: true }) => place,
+            other => panic!("{other:?}"),
+        };
+        let first = place(&attrs);
+        let other = attrs.clone();
+        assert_eq!((place(&other), place(&attrs)), (first, first));
+        attrs.set(key, SetValue::number(-3));
+        assert_ne!(place(&attrs), first);
     }
 
     #[test]

@@ -80,7 +80,7 @@ mod win;
 mod wish;
 
 pub use anytime::Anytime;
-pub use attr::{AttrFns, AttrValue};
+pub use attr::{AttrFns, AttrValue, SetValue};
 pub use datatype::Buf;
 pub use dynamic::Command;
 pub use errh::{Handler, UserErrhandler};

@@ -65,9 +65,9 @@ exported! { MPII_Comm_get_attr(
         unsafe { imp::attr::comm_get_attr_of_kind::<Interface>(mpi, comm, keyval, value, flag, kind) }
     })
 } }
-exported! { MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
+exported! { MPII_Comm_set_attr(comm: c_int, keyval: c_int, value: *mut c_void, kind: c_int) -> c_int {
     calls::run("MPI_Comm_set_attr", Object::Comm(comm), |mpi| {
-        imp::attr::comm_set_attr(mpi, comm, keyval, value)
+        imp::attr::comm_set_attr_of_kind(mpi, comm, keyval, value, kind)
     })
 } }
 exported! { MPII_Type_get_attr(
@@ -78,9 +78,9 @@ exported! { MPII_Type_get_attr(
         unsafe { imp::attr::type_get_attr_of_kind::<Interface>(mpi, datatype, keyval, value, flag, kind) }
     })
 } }
-exported! { MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
+exported! { MPII_Type_set_attr(datatype: c_int, keyval: c_int, value: *mut c_void, kind: c_int) -> c_int {
     calls::run("MPI_Type_set_attr", Object::None, |mpi| {
-        imp::attr::type_set_attr(mpi, datatype, keyval, value)
+        imp::attr::type_set_attr_of_kind(mpi, datatype, keyval, value, kind)
     })
 } }
 
@@ -92,8 +92,10 @@ exported! { MPII_Win_get_attr(
         unsafe { imp::attr::win_get_attr_of_kind::<Interface>(mpi, win, keyval, value, flag, kind) }
     })
 } }
-exported! { MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, _kind: c_int) -> c_int {
-    calls::run("MPI_Win_set_attr", Object::Win(win), |mpi| imp::attr::win_set_attr(mpi, win, keyval, value))
+exported! { MPII_Win_set_attr(win: c_int, keyval: c_int, value: *mut c_void, kind: c_int) -> c_int {
+    calls::run("MPI_Win_set_attr", Object::Win(win), |mpi| {
+        imp::attr::win_set_attr_of_kind(mpi, win, keyval, value, kind)
+    })
 } }
 
 absent! {

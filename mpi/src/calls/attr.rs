@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::attr::{AttrFns, AttrValue, Attrs, Of};
+use crate::attr::{AttrFns, AttrValue, Attrs, Of, SetValue};
 use crate::consts::{ANY_SOURCE, PROC_NULL, TAG_UB};
 use crate::error::{Class, MpiError, Result};
 use crate::guest;
@@ -55,10 +55,14 @@ impl Objects {
     ///
     /// # Errors
     /// A bad handle.
-    pub(crate) fn adopt_attrs<H: Attributed>(&mut self, object: H, copies: &[(Keyval, usize)]) -> Result<()> {
+    pub(crate) fn adopt_attrs<H: Attributed>(
+        &mut self,
+        object: H,
+        copies: Vec<(Keyval, SetValue)>,
+    ) -> Result<()> {
         for (keyval, value) in copies {
-            if object.attrs(self)?.set(*keyval, *value) {
-                self.keyvals.hold(*keyval)?;
+            if object.attrs(self)?.set(keyval, value) {
+                self.keyvals.hold(keyval)?;
             }
         }
         Ok(())
@@ -86,8 +90,8 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle or keyval; what the delete function returns.
-    pub fn comm_set_attr(&self, comm: Comm, keyval: Keyval, value: usize) -> Result<()> {
-        self.set_attr(comm, keyval, value)
+    pub fn comm_set_attr(&self, comm: Comm, keyval: Keyval, value: impl Into<SetValue>) -> Result<()> {
+        self.set_attr(comm, keyval, value.into())
     }
 
     /// Returns the value of an attribute of a communicator.
@@ -138,8 +142,13 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`Mpi::comm_set_attr`].
-    pub fn type_set_attr(&self, datatype: Datatype, keyval: Keyval, value: usize) -> Result<()> {
-        self.set_attr(datatype, keyval, value)
+    pub fn type_set_attr(
+        &self,
+        datatype: Datatype,
+        keyval: Keyval,
+        value: impl Into<SetValue>,
+    ) -> Result<()> {
+        self.set_attr(datatype, keyval, value.into())
     }
 
     /// Returns the value of an attribute of a datatype.
@@ -188,16 +197,16 @@ impl Mpi {
         Ok(Some(AttrValue::Integer(value)))
     }
 
-    pub(crate) fn set_attr<H: Attributed>(&self, object: H, keyval: Keyval, value: usize) -> Result<()> {
+    pub(crate) fn set_attr<H: Attributed>(&self, object: H, keyval: Keyval, value: SetValue) -> Result<()> {
         let (old, functions) = self.with(|s| {
             let objects = &mut s.objects;
             object.attrs(objects)?;
             check(objects, H::OF, keyval)?;
             objects.keyvals.check_live(H::OF, keyval)?;
-            Ok((object.attrs(objects)?.get(keyval), objects.keyvals.functions(keyval)?))
+            Ok((object.attrs(objects)?.get(keyval).cloned(), objects.keyvals.functions(keyval)?))
         })?;
         if let Some(old) = old {
-            guest::call(DELETE, || functions.delete(object.raw(), keyval, old))?;
+            guest::call(DELETE, || functions.delete(object.raw(), keyval, &old))?;
         }
         self.with(|s| {
             s.objects.keyvals.check_live(H::OF, keyval)?;
@@ -212,7 +221,7 @@ impl Mpi {
         self.with(|s| {
             object.attrs(&mut s.objects)?;
             check(&s.objects, H::OF, keyval)?;
-            Ok(object.attrs(&mut s.objects)?.get(keyval).map(AttrValue::Pointer))
+            Ok(object.attrs(&mut s.objects)?.get(keyval).map(AttrValue::from))
         })
     }
 
@@ -230,12 +239,12 @@ impl Mpi {
 
     /// Calls the delete function of an attribute and removes it. Returns false if it is not there.
     fn take_attr<H: Attributed>(&self, object: H, keyval: Keyval) -> Result<bool> {
-        let found = self.with(|s| match object.attrs(&mut s.objects)?.get(keyval) {
+        let found = self.with(|s| match object.attrs(&mut s.objects)?.get(keyval).cloned() {
             None => Ok(None),
             Some(value) => Ok(Some((value, s.objects.keyvals.functions(keyval)?))),
         })?;
         let Some((value, functions)) = found else { return Ok(false) };
-        guest::call(DELETE, || functions.delete(object.raw(), keyval, value))?;
+        guest::call(DELETE, || functions.delete(object.raw(), keyval, &value))?;
         self.with(|s| {
             if object.attrs(&mut s.objects)?.remove(keyval) {
                 s.objects.keyvals.release(keyval);
@@ -250,8 +259,9 @@ impl Mpi {
     /// What a delete function returns: that attribute stays, and those that were set before it.
     pub(crate) fn delete_all_attrs<H: Attributed>(&self, object: H) -> Result<()> {
         loop {
-            let last = self.with(|s| Ok(object.attrs(&mut s.objects)?.values().last().copied()))?;
-            let Some((keyval, _)) = last else { return Ok(()) };
+            let last =
+                self.with(|s| Ok(object.attrs(&mut s.objects)?.values().last().map(|(keyval, _)| *keyval)))?;
+            let Some(keyval) = last else { return Ok(()) };
             self.take_attr(object, keyval)?;
         }
     }
@@ -260,14 +270,14 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle; what a copy function returns.
-    pub(crate) fn copied_attrs<H: Attributed>(&self, object: H) -> Result<Vec<(Keyval, usize)>> {
+    pub(crate) fn copied_attrs<H: Attributed>(&self, object: H) -> Result<Vec<(Keyval, SetValue)>> {
         let list = self.with(|s| {
             let values = object.attrs(&mut s.objects)?.values();
             let functions = |(keyval, value)| Ok((keyval, value, s.objects.keyvals.functions(keyval)?));
             values.into_iter().map(functions).collect::<Result<Vec<_>>>()
         })?;
-        let copy = |(keyval, value, functions): (Keyval, usize, Arc<dyn AttrFns>)| {
-            let copied = guest::call(COPY, || functions.copy(object.raw(), keyval, value));
+        let copy = |(keyval, value, functions): (Keyval, SetValue, Arc<dyn AttrFns>)| {
+            let copied = guest::call(COPY, || functions.copy(object.raw(), keyval, &value));
             copied.map(|value| value.map(|value| (keyval, value))).transpose()
         };
         list.into_iter().filter_map(copy).collect()

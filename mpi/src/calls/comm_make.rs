@@ -181,7 +181,7 @@ impl Mpi {
         // Attributes only then, since the others would wait for one whose copy function fails.
         let end = self.wait(&mut request).and_then(|_| {
             let copies = self.copied_attrs(comm)?;
-            self.with(|s| s.objects.adopt_attrs(new, &copies))
+            self.with(|s| s.objects.adopt_attrs(new, copies))
         });
         if let Err(e) = end {
             self.with(|s| s.drop_comm(new))?;
@@ -226,7 +226,7 @@ impl Mpi {
     pub fn comm_idup(&self, comm: Comm) -> Result<(Comm, Request)> {
         let copies = self.copied_attrs(comm)?;
         let (new, request) = self.start_dup(comm)?;
-        self.with(|s| s.objects.adopt_attrs(new, &copies))?;
+        self.with(|s| s.objects.adopt_attrs(new, copies))?;
         Ok((new, request))
     }
 

@@ -176,7 +176,7 @@ impl Mpi {
         let copied = self.copied_attrs(old)?;
         self.with(|s| {
             let new = s.objects.types.dup(old, Form::Int)?;
-            s.objects.adopt_attrs(new, &copied)?;
+            s.objects.adopt_attrs(new, copied)?;
             Ok(new)
         })
     }

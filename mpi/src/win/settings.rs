@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::moves::raised;
 use super::object::{Flavor, Window};
-use crate::attr::{AttrFns, AttrValue, Attrs, Of};
+use crate::attr::{AttrFns, AttrValue, Attrs, Of, SetValue};
 use crate::calls::Attributed;
 use crate::consts::{MAX_OBJECT_NAME, PROC_NULL};
 use crate::errh::{Handler, UserErrhandler};
@@ -204,8 +204,8 @@ impl Mpi {
     ///
     /// # Errors
     /// A bad handle or keyval; what the delete function returns.
-    pub fn win_set_attr(&self, win: Win, keyval: Keyval, value: usize) -> Result<()> {
-        self.set_attr(win, keyval, value)
+    pub fn win_set_attr(&self, win: Win, keyval: Keyval, value: impl Into<SetValue>) -> Result<()> {
+        self.set_attr(win, keyval, value.into())
     }
 
     /// Returns the value of an attribute of a window.

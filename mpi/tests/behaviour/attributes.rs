@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use netmod_mpi::handle::{Comm, Keyval};
-use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result};
+use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result, SetValue};
 
 use crate::job::{WORLD, run};
 
@@ -46,14 +46,22 @@ impl Noted {
     }
 }
 
+fn address(value: &SetValue) -> usize {
+    match value {
+        SetValue::Address(at) => *at,
+        SetValue::Number(_) => panic!("no test sets a number"),
+    }
+}
+
 impl AttrFns for Noted {
-    fn copy(&self, object: u32, _keyval: Keyval, value: usize) -> Result<Option<usize>> {
+    fn copy(&self, object: u32, _keyval: Keyval, value: &SetValue) -> Result<Option<SetValue>> {
+        let value = address(value);
         self.note("copy", object, value)?;
-        Ok((value != 5).then_some(value + 100))
+        Ok((value != 5).then_some(SetValue::Address(value + 100)))
     }
 
-    fn delete(&self, object: u32, _keyval: Keyval, value: usize) -> Result<()> {
-        self.note("delete", object, value)
+    fn delete(&self, object: u32, _keyval: Keyval, value: &SetValue) -> Result<()> {
+        self.note("delete", object, address(value))
     }
 }
 

@@ -1,12 +1,12 @@
 //! Attributes: keys with the program's copy and delete functions, and values that are addresses.
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use netmod_mpi::handle::{Comm, Datatype, Keyval, Win};
-use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result};
+use netmod_mpi::{AttrFns, AttrValue, Class, Mpi, MpiError, Result, SetValue};
 
 use crate::Abi;
 use crate::calls::CODES;
@@ -38,8 +38,10 @@ struct Proxies<H> {
     delete: DeleteProxy<H>,
 }
 
-/// The kind of values that are addresses. Those of Fortran are numbers of the same size.
+/// The kind of values that are addresses.
 const ADDRESS: c_int = 0;
+/// The kind of values that are numbers of the size of addresses, those of Fortran.
+const NUMBER: c_int = 1;
 
 /// The functions of a key; a function that is NULL does nothing.
 struct Functions<A: Abi> {
@@ -58,6 +60,42 @@ fn address(number: usize) -> *mut c_void {
     core::ptr::with_exposed_provenance_mut(number)
 }
 
+/// A value as functions of the program get it.
+struct Passed {
+    kind: c_int,
+    /// The address or the number.
+    word: *mut c_void,
+    /// The place of a copy of the number, whose address functions in C get.
+    place: Option<Arc<AtomicI64>>,
+}
+
+impl Passed {
+    fn new(value: &SetValue) -> Passed {
+        match value {
+            SetValue::Address(at) => Passed { kind: ADDRESS, word: address(*at), place: None },
+            SetValue::Number(place) => {
+                let number = place.load(Ordering::Relaxed);
+                let place = Some(Arc::new(AtomicI64::new(number)));
+                Passed { kind: NUMBER, word: core::ptr::without_provenance_mut(number as usize), place }
+            }
+        }
+    }
+
+    /// Returns what a function in C gets.
+    fn in_c(&self) -> *mut c_void {
+        self.place.as_ref().map_or(self.word, |place| place.as_ptr().cast())
+    }
+
+    /// Returns the value that a copy function has made of this one.
+    fn made(&self, result: *mut c_void) -> SetValue {
+        match &self.place {
+            None => SetValue::Address(result.expose_provenance()),
+            Some(place) if result == self.in_c() => SetValue::Number(Arc::clone(place)),
+            Some(_) => SetValue::number(result.addr() as i64),
+        }
+    }
+}
+
 /// Returns an error if a function of the program returned a code.
 fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
     if code == 0 {
@@ -70,34 +108,35 @@ fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
 }
 
 impl<A: Abi> AttrFns for Functions<A> {
-    fn copy(&self, object: u32, keyval: Keyval, value: usize) -> Result<Option<usize>> {
+    fn copy(&self, object: u32, keyval: Keyval, value: &SetValue) -> Result<Option<SetValue>> {
         let Some(copy) = self.copy else { return Ok(None) };
         let (mut result, mut flag) = (core::ptr::null_mut(), 0);
         let (object, key) = ((self.handle)(object), A::keyval(keyval));
-        let (state, value) = (address(self.extra_state), address(value));
+        let (state, value) = (address(self.extra_state), Passed::new(value));
+        let (kind, word) = (value.kind, value.word);
         // SAFETY: the program gave this function for objects of this kind; the results are of this
         // frame.
         let code = unsafe {
             match self.proxies.get() {
                 Some(proxies) => {
-                    (proxies.copy)(copy, object, key, state, ADDRESS, value, &raw mut result, &raw mut flag)
+                    (proxies.copy)(copy, object, key, state, kind, word, &raw mut result, &raw mut flag)
                 }
-                None => copy(object, key, state, value, &raw mut result, &raw mut flag),
+                None => copy(object, key, state, value.in_c(), &raw mut result, &raw mut flag),
             }
         };
         returned::<A>(code, "copy")?;
-        Ok((flag != 0).then(|| result.expose_provenance()))
+        Ok((flag != 0).then(|| value.made(result)))
     }
 
-    fn delete(&self, object: u32, keyval: Keyval, value: usize) -> Result<()> {
+    fn delete(&self, object: u32, keyval: Keyval, value: &SetValue) -> Result<()> {
         let Some(delete) = self.delete else { return Ok(()) };
         let (object, key) = ((self.handle)(object), A::keyval(keyval));
-        let (state, value) = (address(self.extra_state), address(value));
+        let (state, value) = (address(self.extra_state), Passed::new(value));
         // SAFETY: the program gave this function for objects of this kind.
         let code = unsafe {
             match self.proxies.get() {
-                Some(proxies) => (proxies.delete)(delete, object, key, ADDRESS, value, state),
-                None => delete(object, key, value, state),
+                Some(proxies) => (proxies.delete)(delete, object, key, value.kind, value.word, state),
+                None => delete(object, key, value.in_c(), state),
             }
         };
         returned::<A>(code, "delete")
@@ -223,9 +262,23 @@ fn of_fortran(keyval: c_int) -> Keyval {
     if is_predefined && keyval.0.is_multiple_of(2) { Keyval(keyval.0 - 1) } else { keyval }
 }
 
-/// Reads an attribute for the bindings of another language, as an address or as a number.
+/// Reads and sets an attribute for the bindings of another language, as an address or as a number.
 macro_rules! of_kinds {
-    ($name:ident $kind:ident $get:ident) => {
+    ($name:ident $kind:ident $get:ident, $set_name:ident $set:ident) => {
+        pub fn $set_name(
+            mpi: &Mpi,
+            object: c_int,
+            keyval: c_int,
+            value: *mut c_void,
+            kind: c_int,
+        ) -> Result<()> {
+            let value = match kind {
+                ADDRESS => SetValue::Address(value.expose_provenance()),
+                _ => SetValue::number(value.addr() as i64),
+            };
+            mpi.$set($kind(object as u32), Keyval(keyval as u32), value)
+        }
+
         pub unsafe fn $name<A: Abi>(
             mpi: &Mpi,
             object: c_int,
@@ -246,9 +299,9 @@ macro_rules! of_kinds {
     };
 }
 
-of_kinds! { comm_get_attr_of_kind Comm comm_get_attr }
-of_kinds! { type_get_attr_of_kind Datatype type_get_attr }
-of_kinds! { win_get_attr_of_kind Win win_get_attr }
+of_kinds! { comm_get_attr_of_kind Comm comm_get_attr, comm_set_attr_of_kind comm_set_attr }
+of_kinds! { type_get_attr_of_kind Datatype type_get_attr, type_set_attr_of_kind type_set_attr }
+of_kinds! { win_get_attr_of_kind Win win_get_attr, win_set_attr_of_kind win_set_attr }
 
 /// The functions of one kind of object.
 macro_rules! attributes {
@@ -267,7 +320,8 @@ macro_rules! attributes {
         }
 
         pub fn $set(mpi: &Mpi, object: c_int, keyval: c_int, value: *mut c_void) -> Result<()> {
-            mpi.$set($kind(object as u32), Keyval(keyval as u32), value.expose_provenance())
+            let value = SetValue::Address(value.expose_provenance());
+            mpi.$set($kind(object as u32), Keyval(keyval as u32), value)
         }
 
         pub unsafe fn $get<A: Abi>(

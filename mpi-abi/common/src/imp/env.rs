@@ -10,7 +10,7 @@ use super::mpix::end_unused;
 use crate::Abi;
 use crate::calls::{self, ANYTIME, code};
 use crate::convert::{put, put_text};
-use crate::others;
+use crate::{others, weights};
 
 /// Rank of this process, for the words of a fault.
 static RANK: AtomicI32 = AtomicI32::new(NO_RANK);
@@ -42,6 +42,7 @@ pub(super) fn start_library(name: &str, required: c_int) {
         let rank = mpi.comm_rank(Comm::WORLD)?;
         RANK.store(rank, Ordering::Relaxed);
         others::tell(rank);
+        weights::tell_fortran();
         calls::begin(mpi)
     });
     if let Err(error) = started {
