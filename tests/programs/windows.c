@@ -282,6 +282,33 @@ static void dynamic(int rank, int size)
     free(all);
 }
 
+/* Bytes of an object change as a whole, beyond what MPI promises. */
+static void objects(int rank)
+{
+    enum { BYTES = 16, TIMES = 20000 };
+    int i, k, torn = 0;
+    unsigned char *memory, object[BYTES], all[BYTES];
+    MPI_Win win;
+
+    MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    memset(memory, 0, BYTES);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    for (i = 0; i < TIMES; i++) {
+        memset(object, i, BYTES);
+        if (rank == 0)
+            MPI_Accumulate(object, BYTES, MPI_BYTE, 0, 0, BYTES, MPI_BYTE, MPI_REPLACE, win);
+        else
+            MPI_Get_accumulate(NULL, 0, MPI_BYTE, all, BYTES, MPI_BYTE, 0, 0, BYTES, MPI_BYTE, MPI_NO_OP, win);
+        MPI_Win_flush(0, win);
+        for (k = 1; k < BYTES && rank > 0; k++)
+            torn += all[k] != all[0];
+    }
+    CHECK(torn == 0);
+    MPI_Win_unlock_all(win);
+    CHECK(MPI_Win_free(&win) == MPI_SUCCESS);
+}
+
 /* Processes that share a lock all the time do not keep another one from having it alone. */
 static void fairness(int rank)
 {
@@ -424,6 +451,7 @@ int main(int argc, char **argv)
     attached(rank, size);
     allocated(rank, size);
     dynamic(rank, size);
+    objects(rank);
     fairness(rank);
     /* Two windows at once. */
     CHECK(MPI_Win_create(sum, sizeof sum, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &other) == MPI_SUCCESS);

@@ -20,6 +20,9 @@ use crate::op::{Builtin, Kernel, kernel};
 
 /// Longest predefined type in bytes, with its gaps.
 const LONGEST: usize = 32;
+/// Bytes of the shortest elements that are changed one by one if there are several. Shorter ones
+/// are mostly those of an object, which programs expect to change as a whole.
+const LEAST: usize = 4;
 /// Runs of the target that are looked up at once.
 const RUNS: usize = 32;
 /// Bytes that are changed at once while the memory is locked, so that others get their turn.
@@ -159,7 +162,8 @@ impl Accumulation {
     /// operations.
     #[inline]
     fn is_short(&self, target: &Segment, bytes: usize) -> bool {
-        let is_few = target.remaining() <= bytes;
+        let is_one = target.remaining() == self.basic.size;
+        let is_few = target.remaining() <= bytes && (is_one || self.basic.size >= LEAST);
         if let Some((at, len)) = target.as_contig() {
             return is_few && len > 0 && self.is_atomic(at);
         }
