@@ -31,7 +31,9 @@ pub(crate) fn wake_tag(lane: Lane) -> i32 {
 pub(crate) struct CommCore {
     /// Context id in this process.
     pub id: u32,
-    pub identity: Identity,
+    /// The name by which all of its processes know it, which another communicator of one of them
+    /// hardly has. Agreements are ordered by it.
+    pub name: u64,
     /// Channel of messages that leave.
     pub out: Channel,
     /// Channel of messages that come.
@@ -59,16 +61,6 @@ pub(crate) struct CommCore {
     revoked: AtomicBool,
 }
 
-/// The means by which all processes of a communicator know that they speak of the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// A name that another communicator of one of its processes hardly has.
-    pub name: u64,
-    /// Numbers by which agreements are ordered: of no other communicator of a process, and the same
-    /// in all processes of one job.
-    pub order: [u32; 3],
-}
-
 /// An agreed context id, and the name of what is made with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
@@ -83,13 +75,28 @@ impl Agreed {
     }
 }
 
-/// Returns the name of a communicator that was made of one with the name `parent`, in an operation
-/// with this tag, and has this context id in its first group.
-pub(crate) fn name_of(parent: u64, tag: i32, id: u32) -> u64 {
-    let mixed =
-        (parent ^ u64::from(tag.cast_unsigned()) << 32 ^ u64::from(id)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Mixes a number into a name.
+fn mix(name: u64, number: u64) -> u64 {
+    let mixed = (name ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// Returns the name of a communicator that was made of one with the name `parent`, in an operation
+/// with this tag, and has this context id.
+pub(crate) fn name_of(parent: u64, tag: i32, id: u32) -> u64 {
+    mix(parent, u64::from(tag.cast_unsigned()) << 32 ^ u64::from(id))
+}
+
+/// Returns the name of an intercommunicator, by the ids of both groups.
+///
+/// An id is of one communicator in each of its processes. The other group's id may be that of
+/// another one there, and so may both ids, the other way round. So `origin` differs for those that
+/// have no process in the same group: it is the name of the intercommunicator that this one was
+/// made of, or of the first process of the first group ([`crate::dynamic::among_jobs`]).
+fn inter_name(origin: u64, [own, other]: [u32; 2], first: bool) -> u64 {
+    let [one, two] = if first { [own, other] } else { [other, own] };
+    mix(origin, u64::from(one) << 32 | u64::from(two))
 }
 
 fn new_serial() -> u64 {
@@ -105,7 +112,7 @@ impl CommCore {
         let (begun, node, handle) = (Default::default(), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
-            identity: Identity { name, order: order([&group, &group], [id, id]) },
+            name,
             out: messages,
             inn: messages,
             coll,
@@ -125,23 +132,23 @@ impl CommCore {
 
     /// Creates the core of an intercommunicator, with the ids of both groups. Messages come in the
     /// channels `inn`, and leave in those of the remote group, `out`. `first`: the local group
-    /// comes first, in an order that both groups know.
+    /// comes first, in an order that both groups know. `origin` is as [`inter_name`] wants it.
     pub(crate) fn inter(
-        [id, other]: [u32; 2],
+        origin: u64,
+        ids: [u32; 2],
         [inn, out]: [[Channel; 2]; 2],
         (group, me): (Arc<Ranks>, u32),
         remote: Arc<Ranks>,
         first: bool,
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
-        let (order, remote) = (order([&group, &remote], [id, other]), Some(remote));
-        let name = name_of(u64::from(order[1]) << 32 | u64::from(order[2]), -1, order[0]);
+        let (id, name, remote) = (ids[0], inter_name(origin, ids, first), Some(remote));
         let (begun, node) = (Default::default(), NodeState::default());
         let (handle, session) = (AtomicU32::new(0), Session::NULL);
         let serial = new_serial();
         CommCore {
             id,
-            identity: Identity { name, order },
+            name,
             out,
             inn,
             coll,
@@ -175,7 +182,7 @@ impl CommCore {
         let count = |n: &AtomicU32| AtomicU32::new(n.load(Ordering::Relaxed));
         CommCore {
             id: self.id,
-            identity: self.identity,
+            name: self.name,
             out: Channel::REVOKED,
             inn: Channel::REVOKED,
             coll: Channel::REVOKED,
@@ -297,15 +304,6 @@ impl CommCore {
     pub(crate) fn group_tag(tag: i32) -> i32 {
         (TAGS | (tag.cast_unsigned() % TAGS)).cast_signed()
     }
-}
-
-/// Returns the order of a communicator, by its groups and the ids that it has in them.
-///
-/// An id is of one communicator in each of its processes. The other group's id may be that of
-/// another one here, and so may both ids, the other way round; but then the first group differs.
-fn order(groups: [&Ranks; 2], [own, other]: [u32; 2]) -> [u32; 3] {
-    let [own_first, other_first] = groups.map(|g| g.place(0).unwrap_or(0));
-    if own_first < other_first { [own_first, own, other] } else { [other_first, other, own] }
 }
 
 /// Notes in an error that it is one of this communicator, unless it is one of another.
@@ -453,7 +451,7 @@ mod tests {
     /// Groups take the lowest id that is free in all their processes, and communicators are freed
     /// in any order.
     #[test]
-    fn the_order_tells_the_communicators_of_a_process_apart_and_is_the_same_in_all() {
+    fn names_tell_the_communicators_of_a_process_apart_and_are_the_same_in_all() {
         const PROCESSES: u32 = 6;
         let mut random = 1u64;
         let mut below = |n: usize| {
@@ -491,13 +489,13 @@ mod tests {
             let ids = if groups[0] == groups[1] { [own; 2] } else { [own, take(&groups[1])] };
             made.push(Made { groups, ids });
             for process in 0..PROCESSES {
-                let mut orders = HashSet::new();
+                let mut names = HashSet::new();
                 for Made { groups: [a, b], ids: [x, y] } in &made {
-                    let [first, second] = [a, b].map(|g| Ranks::new(g.as_slice().into()));
-                    let seen = order([&first, &second], [*x, *y]);
-                    assert_eq!(order([&second, &first], [*y, *x]), seen, "both groups have the same");
+                    let origin = u64::from(a[0]);
+                    let seen = inter_name(origin, [*x, *y], true);
+                    assert_eq!(inter_name(origin, [*y, *x], false), seen, "both groups have the same");
                     if a.contains(&process) || b.contains(&process) {
-                        assert!(orders.insert(seen), "{seen:?} is of two communicators");
+                        assert!(names.insert(seen), "{seen:x} is of two communicators");
                     }
                 }
             }

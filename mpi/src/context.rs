@@ -33,8 +33,8 @@ const SELF: u32 = 1;
 /// Id of the agreements of processes that have no communicator.
 const SESSIONS: u32 = 2;
 
-/// An agreement's place in the order: that of the parent, then the tag.
-type Key = ([u32; 3], i32);
+/// An agreement's place in an order that all processes have: the parent's name, then the tag.
+type Key = (u64, i32);
 
 /// The context ids of a process.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl Contexts {
     }
 
     /// Returns the id on which all agree, if there is one.
-    fn judge(&mut self, words: &[u64], processes: usize) -> Result<Option<u32>> {
+    pub(crate) fn judge(&mut self, words: &[u64], processes: usize) -> Result<Option<u32>> {
         if let Some(at) = words[..WORDS].iter().position(|word| *word != 0) {
             return Ok(Some(at as u32 * 64 + words[at].trailing_zeros()));
         }
@@ -235,7 +235,7 @@ pub(crate) struct Agreement {
 impl Agreement {
     /// Prepares an agreement. `member`: this process will be in the communicator.
     pub(crate) fn new(party: Party, member: bool) -> Agreement {
-        let key = (party.core.identity.order, party.tag);
+        let key = (party.core.name, party.tag);
         Agreement { party, key, member, offers: [false; 2], attempt: None, attempts: 0 }
     }
 
@@ -283,7 +283,7 @@ impl Agreement {
             Ok(None) => vci.stay_awake(),
             _ => contexts.leave(self.key),
         }
-        let name = |id| name_of(self.party.core.identity.name, self.party.tag, id);
+        let name = |id| name_of(self.party.core.name, self.party.tag, id);
         Ok(result?.map(|id| Agreed { id, name: name(id) }))
     }
 }

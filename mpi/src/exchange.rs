@@ -3,8 +3,8 @@
 //! They go on in steps, so that other operations of the process go on meanwhile, and own their
 //! memory. All are dissemination: in round k each process sends to the one 2^k ranks away.
 //!
-//! A process that has lost a peer takes part to the end, with empty messages, since others wait for
-//! its messages. So these have lost somebody, too.
+//! A process that has lost a peer takes part to the end, since others wait for its messages: with
+//! messages that name whom it has lost. So these have lost somebody, too.
 
 use std::sync::Arc;
 
@@ -52,11 +52,59 @@ impl Party {
     }
 }
 
+/// A failure of an exchange.
+#[derive(Debug)]
+struct Lost {
+    error: Box<MpiError>,
+    /// The lost member, if it is known.
+    member: Option<usize>,
+}
+
+impl Lost {
+    /// Returns the message of this failure in place of one of `len` bytes, of which its length
+    /// tells it apart.
+    fn message(&self, len: usize) -> Vec<u8> {
+        let member = self.member.and_then(|member| u32::try_from(member).ok()).unwrap_or(u32::MAX);
+        let mut bytes = member.to_le_bytes().to_vec();
+        bytes.resize(message_len(len), 0);
+        bytes
+    }
+
+    /// Reads such a message.
+    fn of_message(bytes: &[u8], vci: &Vci, party: &Party) -> Lost {
+        let member = bytes.first_chunk().map(|member| u32::from_le_bytes(*member) as usize);
+        let member = member.filter(|member| *member < party.places.len());
+        let who = match member.map(|member| party.places[member]) {
+            Some(place) => {
+                format!("{} has failed, as another process of the communicator", named(vci, place))
+            }
+            None => "another process of the communicator has lost a peer, as it".into(),
+        };
+        Lost { error: MpiError::new(Class::PROC_FAILED, format!("{who} tells")), member }
+    }
+}
+
+/// Length of the message of a failure in place of one of `len` bytes.
+fn message_len(len: usize) -> usize {
+    if len == 4 { 5 } else { 4 }
+}
+
+/// Returns a process's name for errors.
+pub(crate) fn named(vci: &Vci, place: u32) -> String {
+    match vci.job_at(place).filter(|_| place >= vci.size()) {
+        Some((_, rank)) => format!("rank {rank} of another job"),
+        None => format!("rank {place} of the job"),
+    }
+}
+
 /// One message to a process and one from another. Either may have failed at its start.
 #[derive(Debug)]
 struct Round {
     send: Result<Request>,
     receive: Result<Request>,
+    /// The members to whom and from whom they are.
+    to: usize,
+    from: usize,
     /// Bytes that are expected.
     room: usize,
 }
@@ -68,11 +116,12 @@ impl Round {
         let failed = |e: Box<ch3_shim::Failed>| failure(e.error, core);
         if core.is_revoked() {
             let revoked = || Err(failure(ch3_shim::Error::Revoked, core));
-            return Round { send: revoked(), receive: revoked(), room };
+            return Round { send: revoked(), receive: revoked(), to, from, room };
         }
-        let receive = vci.irecv(vec![0; room], places[from].cast_signed(), *tag, core.coll);
+        let receive =
+            vci.irecv(vec![0; room.max(message_len(room))], places[from].cast_signed(), *tag, core.coll);
         let send = vci.isend(data, places[to].cast_signed(), *tag, core.coll_to(places[to]));
-        Round { send: send.map_err(failed), receive: receive.map_err(failed), room }
+        Round { send: send.map_err(failed), receive: receive.map_err(failed), to, from, room }
     }
 
     /// Returns true if both messages are over.
@@ -82,15 +131,19 @@ impl Round {
     }
 
     /// Returns what was received; both messages are over.
-    fn end(self, vci: &mut Vci, core: &CommCore) -> Result<Vec<u8>> {
-        let mut wait = |message: Result<Request>| vci.wait(message?).map_err(|e| failure(e.error, core));
-        let (sent, received) = (wait(self.send), wait(self.receive));
-        let done = sent.and(received)?;
+    fn end(self, vci: &mut Vci, party: &Party) -> std::result::Result<Vec<u8>, Lost> {
+        let mut wait = |message: Result<Request>, member| {
+            let done = message.and_then(|m| vci.wait(m).map_err(|e| failure(e.error, &party.core)));
+            done.map_err(|error| {
+                let member = Some(member).filter(|_| error.class == Class::PROC_FAILED);
+                Lost { error, member }
+            })
+        };
+        let (sent, received) = (wait(self.send, self.to), wait(self.receive, self.from));
+        let mut done = sent.and(received)?;
+        done.buffer.truncate(done.status.len);
         if done.status.len != self.room {
-            return Err(MpiError::new(
-                Class::PROC_FAILED,
-                "another process of the communicator has lost a peer",
-            ));
+            return Err(Lost::of_message(&done.buffer, vci, party));
         }
         Ok(done.buffer)
     }
@@ -103,7 +156,7 @@ pub(crate) struct AndAll {
     words: Vec<u64>,
     step: usize,
     round: Option<Round>,
-    failed: Option<Box<MpiError>>,
+    failed: Option<Lost>,
 }
 
 impl AndAll {
@@ -134,7 +187,7 @@ impl AndAll {
                     self.round = Some(round);
                     return Ok(None);
                 }
-                match round.end(vci, &self.party.core) {
+                match round.end(vci, &self.party) {
                     Ok(got) => {
                         for (word, bytes) in self.words.iter_mut().zip(got.as_chunks::<8>().0) {
                             *word &= u64::from_le_bytes(*bytes);
@@ -147,13 +200,13 @@ impl AndAll {
                 self.step *= 2;
             }
             if self.step >= n {
-                return self.failed.take().map_or(Ok(Some(&self.words)), Err);
+                return self.failed.take().map_or(Ok(Some(&self.words)), |lost| Err(lost.error));
             }
             let (to, from) = ((self.party.me + self.step) % n, (self.party.me + n - self.step) % n);
             let mut data: Vec<u8> = self.words.iter().flat_map(|w| w.to_le_bytes()).collect();
             let room = data.len();
-            if self.failed.is_some() {
-                data.clear();
+            if let Some(lost) = &self.failed {
+                data = lost.message(room);
             }
             self.round = Some(Round::begin(vci, &self.party, to, data, from, room));
         }
@@ -168,7 +221,7 @@ pub(crate) struct GatherAll {
     /// Records from this process's own on; zeros in place of those that were lost.
     data: Vec<u8>,
     round: Option<Round>,
-    failed: Option<Box<MpiError>>,
+    failed: Option<Lost>,
 }
 
 impl GatherAll {
@@ -190,7 +243,7 @@ impl GatherAll {
                     return Ok(None);
                 }
                 let room = round.room;
-                match round.end(vci, &self.party.core) {
+                match round.end(vci, &self.party) {
                     Ok(got) => self.data.extend(got),
                     Err(e) => {
                         self.failed.get_or_insert(e);
@@ -200,8 +253,8 @@ impl GatherAll {
             }
             let have = self.data.len() / self.record;
             if have >= n {
-                if let Some(e) = self.failed.take() {
-                    return Err(e);
+                if let Some(lost) = self.failed.take() {
+                    return Err(lost.error);
                 }
                 // The first record is this process's own.
                 let mut all = std::mem::take(&mut self.data);
@@ -211,7 +264,10 @@ impl GatherAll {
             let count = have.min(n - have);
             let (to, from) = ((self.party.me + n - have) % n, (self.party.me + have) % n);
             let room = count * self.record;
-            let data = if self.failed.is_some() { Vec::new() } else { self.data[..room].to_vec() };
+            let data = match &self.failed {
+                Some(lost) => lost.message(room),
+                None => self.data[..room].to_vec(),
+            };
             self.round = Some(Round::begin(vci, &self.party, to, data, from, room));
         }
     }

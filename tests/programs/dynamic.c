@@ -2,9 +2,9 @@
  *
  * dynamic ROLE FILE TIMES: ROLE is one (halves of MPI_COMM_WORLD meet), serve or visit (two jobs). */
 #include "check.h"
+#include "port.h"
 
 #include <string.h>
-#include <unistd.h>
 
 /* Everything that a communicator with another group can do. */
 static void talk(MPI_Comm inter, int high)
@@ -106,29 +106,26 @@ static void talk(MPI_Comm inter, int high)
     CHECK(got == (rank + 1) % all);
     MPI_Win_free(&win);
 
+    /* Two communicators whose first processes are of different jobs; each side begins with another one. */
+    MPI_Comm both[2], copies[2];
+    MPI_Request requests[2];
+    MPI_Intercomm_merge(inter, high, &both[0]);
+    MPI_Intercomm_merge(inter, !high, &both[1]);
+    MPI_Comm_idup(both[high], &copies[high], &requests[0]);
+    MPI_Comm_idup(both[!high], &copies[!high], &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (i = 0; i < 2; i++) {
+        MPI_Allreduce(&(int){1}, &sum, 1, MPI_INT, MPI_SUM, copies[i]);
+        CHECK(sum == all);
+        MPI_Comm_disconnect(&copies[i]);
+        MPI_Comm_disconnect(&both[i]);
+    }
+
     MPI_Comm_disconnect(&made);
     MPI_Comm_free(&again);
     MPI_Comm_disconnect(&copy);
     MPI_Comm_disconnect(&part);
     MPI_Comm_disconnect(&merged);
-}
-
-static void write_name(const char *file, const char *name)
-{
-    char temporary[1000];
-    snprintf(temporary, sizeof temporary, "%s.new", file);
-    FILE *out = fopen(temporary, "w");
-    CHECK(out && fputs(name, out) >= 0 && fclose(out) == 0);
-    CHECK(rename(temporary, file) == 0);
-}
-
-static void read_name(const char *file, char *name)
-{
-    FILE *in;
-    while (!(in = fopen(file, "r")))
-        usleep(1000);
-    CHECK(fgets(name, MPI_MAX_PORT_NAME, in));
-    fclose(in);
 }
 
 int main(int argc, char **argv)

@@ -309,16 +309,48 @@ fn survivors_go_on_without_the_dead() {
     let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 20), number("NETMOD_TEST_KILLS_SEED", 1));
     for seed in first..first + runs {
         let random = |what: u64| pattern::seed(&[seed, what]);
-        let mut job = surviving(Abi::Mpich, "survivors.c", 2 + (random(1) % 6) as u32);
-        job.arg(seed.to_string());
-        match random(3) % 4 {
-            0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
-            1 => _ = job.env("NETMOD_SHM_RANKS", "2"),
-            _ => {}
-        }
-        let done = run(&mut job);
+        let done = run(&mut survivors(seed, 2 + (random(1) % 6) as u32));
         assert!(done.ok_ranks("survivors") > 0, "{seed}: {done}");
         assert!(!done.output.contains("not so"), "{seed}: {done}");
+    }
+}
+
+/// Returns a job of `survivors.c` with the network of a seed.
+fn survivors(seed: u64, ranks: u32) -> Command {
+    let mut job = surviving(Abi::Mpich, "survivors.c", ranks);
+    job.arg(seed.to_string());
+    match pattern::seed(&[seed, 3]) % 4 {
+        0 => _ = job.env(OVER_TCP.0, OVER_TCP.1),
+        1 => _ = job.env("NETMOD_SHM_RANKS", "2"),
+        _ => {}
+    }
+    job
+}
+
+/// Processes of two groups, of one job or of two, revoke, agree and shrink while others die.
+#[test]
+fn survivors_of_two_groups_go_on_without_the_dead() {
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 16), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let kind = ["inter", "merged"][(seed % 2) as usize];
+        let (own, other) = (1 + (random(1) % 3) as u32, 1 + (random(2) % 3) as u32);
+        let done = if seed / 2 % 2 == 0 {
+            vec![run(survivors(seed, own + other).args([kind, "one"]))]
+        } else {
+            let file = std::env::temp_dir().join(format!("netmod-survivors-{}-{seed}", std::process::id()));
+            let job = |ranks, role: &str| {
+                let mut job = survivors(seed, ranks);
+                job.args([kind, role]).arg(&file);
+                std::thread::spawn(move || run(&mut job))
+            };
+            let jobs = [job(own, "serve"), job(other, "visit")];
+            let done = jobs.map(|job| job.join().expect("the job"));
+            std::fs::remove_file(&file).expect("the name of the port");
+            done.into()
+        };
+        assert!(done.iter().any(|job| job.ok_ranks("survivors") > 0), "{kind} {seed}: {done:?}");
+        assert!(done.iter().all(|job| !job.output.contains("not so")), "{kind} {seed}: {done:?}");
     }
 }
 

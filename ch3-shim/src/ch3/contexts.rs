@@ -6,31 +6,29 @@ use std::sync::Arc;
 
 use netmod_core::ReqId;
 
-use super::Failure;
-
 /// The processes whose messages come in a context.
 #[derive(Debug)]
 pub(super) struct Senders {
-    /// Their ranks in the group.
-    ranks: Arc<[u32]>,
+    /// Their places.
+    places: Arc<[u32]>,
     /// Those whose failure is acknowledged for this context.
     acknowledged: BTreeSet<u32>,
 }
 
 impl Senders {
-    /// Returns true if a failure is of one of them.
-    pub(super) fn have(&self, failure: &Failure) -> bool {
-        self.ranks.contains(&failure.peer.rank)
+    /// Returns true if the process at a place is one of them.
+    pub(super) fn have(&self, place: u32) -> bool {
+        self.places.contains(&place)
     }
 
-    /// Returns true if a failure is of one of them and was not acknowledged.
-    pub(super) fn have_lost(&self, failure: &Failure) -> bool {
-        self.have(failure) && !self.acknowledged.contains(&failure.peer.rank)
+    /// Returns true if the process at a place is one of them and its failure was not acknowledged.
+    pub(super) fn have_lost(&self, place: u32) -> bool {
+        self.have(place) && !self.acknowledged.contains(&place)
     }
 
     /// Returns the number of them but for one process.
-    pub(super) fn others_than(&self, rank: u32) -> usize {
-        self.ranks.len() - usize::from(self.ranks.contains(&rank))
+    pub(super) fn others_than(&self, place: u32) -> usize {
+        self.places.len() - usize::from(self.have(place))
     }
 }
 
@@ -59,18 +57,18 @@ impl Contexts {
     }
 
     /// Says whose messages come in a context.
-    pub(crate) fn set_senders(&mut self, context: u32, ranks: Arc<[u32]>) {
-        self.senders.insert(context, Senders { ranks, acknowledged: BTreeSet::new() });
+    pub(crate) fn set_senders(&mut self, context: u32, places: Arc<[u32]>) {
+        self.senders.insert(context, Senders { places, acknowledged: BTreeSet::new() });
     }
 
     /// Acknowledges the failures of processes for a context.
-    pub(super) fn acknowledge(&mut self, context: u32, ranks: impl IntoIterator<Item = u32>) {
+    pub(super) fn acknowledge(&mut self, context: u32, places: impl IntoIterator<Item = u32>) {
         if let Some(senders) = self.senders.get_mut(&context) {
-            senders.acknowledged.extend(ranks);
+            senders.acknowledged.extend(places);
         }
     }
 
-    /// Returns the processes whose failure is acknowledged for a context.
+    /// Returns the places of processes whose failure is acknowledged for a context.
     pub(crate) fn acknowledged(&self, context: u32) -> impl Iterator<Item = u32> {
         self.senders.get(&context).into_iter().flat_map(|s| s.acknowledged.iter().copied())
     }

@@ -7,7 +7,7 @@ use netmod_core::{Card, GroupId, Outcome, PeerName, ReqId, Time, VcError, VcErro
 
 use super::contexts::Senders;
 use super::routes::host_of;
-use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected};
+use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected, WORLD};
 use crate::error::Error;
 use crate::incident::IncidentKind;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
@@ -71,9 +71,13 @@ impl Ch3 {
 
     /// Acknowledges the failures of the processes whose messages come in a context, for that alone.
     pub(crate) fn acknowledge_in(&mut self, context: u32) {
-        let world = self.groups.world.id;
-        let failed = self.failures.iter().filter(|f| f.peer.group == world).map(|f| f.peer.rank);
+        let failed: Vec<u32> = self.failed_places().map(|(place, _)| place).collect();
         self.contexts.acknowledge(context, failed);
+    }
+
+    /// Iterates over the failed processes that have places.
+    pub(crate) fn failed_places(&self) -> impl Iterator<Item = (u32, &Failure)> {
+        self.failures.iter().filter_map(|f| Some((self.groups.place_of(&f.peer)?, f)))
     }
 
     /// Notes that a message of the watched context was taken.
@@ -124,34 +128,33 @@ impl Ch3 {
             }
         }
         match deserted.filter(|_| !others) {
-            Some(group) => WaitOutlook::NobodyLeft(self.nobody_left(group)),
+            Some(group) => WaitOutlook::NobodyLeft(self.nobody_left(|f| f.peer.group == group)),
             None => WaitOutlook::Unaffected,
         }
     }
 
-    /// Returns the consequence of failures for a message of some processes of the job.
+    /// Returns the consequence of failures for a message of some processes.
     fn outlook_of(&self, senders: &Senders) -> WaitOutlook {
-        let group = &self.groups.world;
-        let failed = || self.failures.iter().filter(|f| f.peer.group == group.id);
-        let mut lost = failed().filter(|f| senders.have_lost(f));
-        if let Some(first) = lost.next() {
+        let mut lost = self.failed_places().filter(|(place, _)| senders.have_lost(*place));
+        if let Some((_, first)) = lost.next() {
             let (rank, cause) = (first.peer.rank, first.cause.clone());
             return WaitOutlook::Pending(Error::PendingFailed { rank, cause, others: lost.count() });
         }
-        let others = senders.others_than(group.me);
-        if others > 0 && failed().filter(|f| senders.have(f)).count() >= others {
-            WaitOutlook::NobodyLeft(self.nobody_left(group.id))
+        let others = senders.others_than(self.groups.world.me);
+        if others > 0 && self.failed_places().filter(|(place, _)| senders.have(*place)).count() >= others {
+            let is_sender = |f: &Failure| self.groups.place_of(&f.peer).is_some_and(|p| senders.have(p));
+            WaitOutlook::NobodyLeft(self.nobody_left(is_sender))
         } else {
             WaitOutlook::Unaffected
         }
     }
 
     /// Asks for everything unfinished of a context to be cancelled: receives in `inn`, and sends to
-    /// these ranks of the job in the context `out`.
+    /// the processes at these places in the context `out`.
     pub(crate) fn revoke(&mut self, io: &mut DevIo<'_>, inn: u32, (out, peers): (u32, &[u32])) {
-        let (world, out) = (self.groups.world.id, self.groups.world.space.to_wire(out));
+        let out = self.groups.world.space.to_wire(out);
         let goes_there = |req: ReqId| match io.core.req(req).and_then(|r| io.core.vc(r.vc?)) {
-            Some(vc) => vc.peer.group == world && peers.contains(&vc.peer.rank),
+            Some(vc) => self.groups.place_of(&vc.peer).is_some_and(|place| peers.contains(&place)),
             None => true,
         };
         let concerned = |req: ReqId, m: &MpiReq| match m.role {
@@ -180,8 +183,9 @@ impl Ch3 {
         self.reqs.finish(io.core, req, Outcome::Failed(error));
     }
 
-    fn nobody_left(&self, group: GroupId) -> VcError {
-        let mut failed = self.failures.iter().filter(|f| f.peer.group == group).map(|f| &f.cause);
+    /// Returns the error of a receive all of whose senders, which `is_sender` tells, have failed.
+    fn nobody_left(&self, is_sender: impl Fn(&Failure) -> bool) -> VcError {
+        let mut failed = self.failures.iter().filter(|f| is_sender(f)).map(|f| &f.cause);
         let last = failed.next_back();
         let mut text =
             "nobody is left to send a message from any source: all other processes have failed".to_string();
@@ -353,7 +357,7 @@ impl Ch3 {
             Some(host) => error.on_host(host),
             None => error,
         };
-        match self.known_vc(super::WORLD, peer.rank) {
+        match self.known_vc(WORLD, peer.rank) {
             // It has connected.
             Some(vc) => self.failures.condemn(io.now + LAST_MESSAGES, vc),
             None => self.process_failed(io, peer, &error),

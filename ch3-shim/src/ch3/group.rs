@@ -245,6 +245,13 @@ impl Groups {
         (rank < self.get(*number)?.size).then_some((*number, rank))
     }
 
+    /// Returns the place of a process by its name; `None` for one of a group without places.
+    pub(crate) fn place_of(&self, peer: &PeerName) -> Option<u32> {
+        let number = self.find(&peer.group)?;
+        let group = self.get(number).filter(|g| number == WORLD || g.job.is_some())?;
+        (peer.rank < group.size).then_some(group.first + peer.rank)
+    }
+
     /// Returns the name of the process whose messages have this source in a context.
     pub(crate) fn name_of(&self, context: u32, source: i32) -> Option<PeerName> {
         let group = self.iter().map(|(_, g)| g).find(|g| g.owns(context, source))?;

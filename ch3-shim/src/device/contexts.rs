@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::{Comm, Vci};
-use crate::ch3::Failure;
 use crate::error::{Error, Result};
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG, Pattern};
 
@@ -16,7 +15,7 @@ impl Comm {
 /// A message of the watched context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Rank of the sender in the job.
+    /// Place of the sender: its rank, if it is of this job.
     pub source: u32,
     /// Its tag.
     pub tag: i32,
@@ -25,11 +24,10 @@ pub struct Note {
 }
 
 impl Vci {
-    /// Says of which processes messages come in a context, by their ranks in the job. A receive
-    /// from any source in it heeds failures of these alone, which [`Vci::ack_failures_in`]
-    /// acknowledges.
-    pub fn set_senders(&mut self, comm: Comm, ranks: Arc<[u32]>) {
-        self.ch3.contexts.set_senders(comm.context, ranks);
+    /// Says of which processes messages come in a context, by their places. A receive from any
+    /// source in it heeds failures of these alone, which [`Vci::ack_failures_in`] acknowledges.
+    pub fn set_senders(&mut self, comm: Comm, places: Arc<[u32]>) {
+        self.ch3.contexts.set_senders(comm.context, places);
     }
 
     /// Acknowledges the failures known so far of processes whose messages come in a context, so
@@ -38,7 +36,7 @@ impl Vci {
         self.ch3.acknowledge_in(comm.context);
     }
 
-    /// Returns the ranks in the job of processes whose failure was acknowledged for a context.
+    /// Returns the places of processes whose failure was acknowledged for a context.
     pub fn acked_failures_in(&self, comm: Comm) -> Vec<u32> {
         self.ch3.contexts.acknowledged(comm.context).collect()
     }
@@ -79,18 +77,16 @@ impl Vci {
     }
 
     /// Ends everything unfinished that was started in a communicator with [`Error::Revoked`]:
-    /// receives in `inn` that no message has matched, and sends in `out` to these ranks of the job
-    /// that no receive has matched.
+    /// receives in `inn` that no message has matched, and sends in `out` to the processes at these
+    /// places that no receive has matched.
     pub fn revoke(&mut self, inn: Comm, out: Comm, peers: &[u32]) {
         let now = self.now;
         self.ch3.revoke(&mut self.engine.io(now), inn.context, (out.context, peers));
     }
 
-    /// Returns the failures of processes of the job that have these ranks.
-    pub fn failed_among(&self, ranks: &[u32]) -> Vec<Failure> {
-        let world = self.ch3.groups.world.id;
-        let of = self.ch3.failures.iter().filter(|f| f.peer.group == world && ranks.contains(&f.peer.rank));
-        of.cloned().collect()
+    /// Returns those of these places whose processes have failed.
+    pub fn failed_among(&self, places: &[u32]) -> Vec<u32> {
+        self.ch3.failed_places().map(|(place, _)| place).filter(|place| places.contains(place)).collect()
     }
 }
 

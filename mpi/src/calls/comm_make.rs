@@ -126,7 +126,14 @@ fn like(vci: &mut Vci, parent: &CommCore, agreed: Agreed, other: u32) -> Result<
     let mut core = match parent.remote() {
         Some(remote) => {
             let both = [channels(vci, id, remote)?, channels(vci, other, remote)?];
-            CommCore::inter([id, other], both, (group, me), Arc::clone(remote), parent.is_first())
+            CommCore::inter(
+                parent.name,
+                [id, other],
+                both,
+                (group, me),
+                Arc::clone(remote),
+                parent.is_first(),
+            )
         }
         None => CommCore::intra(agreed, channels(vci, id, &group)?, group, me),
     };

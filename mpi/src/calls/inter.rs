@@ -9,6 +9,7 @@ use ch3_shim::{Request, Vci};
 
 use crate::comm::CommCore;
 use crate::context::{Agreement, channels};
+use crate::dynamic::among_jobs;
 use crate::dynamic::roster::Roster;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::Party;
@@ -110,7 +111,7 @@ impl Mpi {
             self.all_have_met(core, leader, partner)?;
         }
         let group = (Arc::clone(core.group()), core.rank());
-        self.make_inter(local, [id, other.id], group, Arc::new(remote), own.is_before(&other))
+        self.make_first_inter(local, [id, other.id], group, Arc::new(remote), own.is_before(&other))
     }
 
     /// Waits until all processes of both groups have met the jobs of the other one, since a process
@@ -124,11 +125,26 @@ impl Mpi {
         .map(|_| ())
     }
 
+    /// Adds an intercommunicator of groups that had none before. `first`: the local group comes
+    /// first, in an order that both groups know.
+    pub(crate) fn make_first_inter(
+        &self,
+        parent: Comm,
+        ids: [u32; 2],
+        group: (Arc<Ranks>, u32),
+        remote: Arc<Ranks>,
+        first: bool,
+    ) -> Result<Comm> {
+        let leader = if first { group.0.place(0) } else { remote.place(0) };
+        let origin = self.with(|s| Ok(among_jobs(&s.dev, leader.unwrap_or(0))))?;
+        self.make_inter(parent, origin, ids, group, remote, first)
+    }
+
     /// Adds an intercommunicator of this process's group and a remote one, with the ids of both.
-    /// `first`: the local group comes first, in an order that both groups know.
     pub(crate) fn make_inter(
         &self,
         parent: Comm,
+        origin: u64,
         ids: [u32; 2],
         group: (Arc<Ranks>, u32),
         remote: Arc<Ranks>,
@@ -137,7 +153,7 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, .. } = s;
             let both = [channels(dev, ids[0], &remote)?, channels(dev, ids[1], &remote)?];
-            objects.add_comm(parent, CommCore::inter(ids, both, group, remote, first))
+            objects.add_comm(parent, CommCore::inter(origin, ids, both, group, remote, first))
         })
     }
 
@@ -167,7 +183,7 @@ impl Mpi {
         let me = places.iter().position(|p| Some(*p) == place).unwrap_or(0) as u32;
         let ids = [id, other_id(core, id, &ids)];
         let group = (Arc::new(Ranks::new(places)), me);
-        self.make_inter(inter, ids, group, Arc::new(Ranks::new(others)), own_first)
+        self.make_inter(inter, core.name, ids, group, Arc::new(Ranks::new(others)), own_first)
     }
 
     /// Exchanges data with the leader of the other group.
@@ -185,6 +201,9 @@ impl Mpi {
     /// Receives data of any length.
     pub(crate) fn take_from(&self, core: &CommCore, place: i32, tag: i32) -> Result<Vec<u8>> {
         let message = self.wait_until(|vci, _, _| {
+            if core.is_revoked() {
+                return Some(Err(failure(ch3_shim::Error::Revoked, core)));
+            }
             let found = vci.improbe(place, tag, core.coll).map_err(|e| failure(e, core));
             found.transpose()
         })?;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::{Link, Request, Vci};
 
+use super::meet::Meeting;
 use crate::error::{Class, MpiError, Result};
 use crate::instance::Mpi;
 use crate::objects::Objects;
@@ -117,9 +118,17 @@ impl Mpi {
     /// Hears what the other leader says; `None` if it has said nothing until the deadline.
     ///
     /// # Errors
-    /// A process that is lost, or says what nobody understands.
-    pub(super) fn hear_word(&self, link: Link, deadline: Option<Instant>) -> Result<Option<Word>> {
+    /// A process of either group that is lost; a leader that says what nobody understands.
+    pub(super) fn hear_word(
+        &self,
+        meeting: &Meeting<'_>,
+        link: Link,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Word>> {
         let message = self.wait_until_time(deadline, |vci, _| {
+            if let Some(fault) = meeting.fault(vci) {
+                return Some(Err(fault));
+            }
             let found = vci.link_comm(link).and_then(|comm| vci.improbe(Link::PEER, Link::TAG, comm));
             found.map_err(|e| gone(&e)).transpose()
         })?;

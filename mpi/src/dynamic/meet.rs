@@ -16,6 +16,7 @@
 //! that it has not met. A guest that fails is no failure of the side that accepts, which serves the
 //! next one (Drop). Any other failure is told to all (Fail), so that nobody waits.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use super::roster::Roster;
 use crate::comm::CommCore;
 use crate::context::Agreement;
 use crate::error::{Class, MpiError, Result};
-use crate::exchange::{AndAll, Party};
+use crate::exchange::{AndAll, Party, named};
 use crate::handle::Comm;
 use crate::instance::Mpi;
 use crate::ranks::Ranks;
@@ -72,8 +73,8 @@ enum Told {
     Drop,
     /// The groups have met.
     Commit,
-    /// The attempt is over.
-    Fail(Class, String),
+    /// The attempt is over, in which the root has asked for so many processes to be started.
+    Fail(Class, u32, String),
 }
 
 impl Told {
@@ -82,7 +83,9 @@ impl Told {
             Told::Plan(roster) => [&[0], &roster[..]].concat(),
             Told::Drop => vec![1],
             Told::Commit => vec![2],
-            Told::Fail(class, text) => [&[3], &class.0.to_le_bytes()[..], text.as_bytes()].concat(),
+            Told::Fail(class, asked, text) => {
+                [&[3], &class.0.to_le_bytes()[..], &asked.to_le_bytes(), text.as_bytes()].concat()
+            }
         }
     }
 
@@ -93,8 +96,10 @@ impl Told {
             1 => Told::Drop,
             2 => Told::Commit,
             3 => {
-                let (class, text) = body.split_first_chunk()?;
-                Told::Fail(Class(i32::from_le_bytes(*class)), String::from_utf8_lossy(text).into_owned())
+                let (class, body) = body.split_first_chunk()?;
+                let (asked, text) = body.split_first_chunk()?;
+                let text = String::from_utf8_lossy(text).into_owned();
+                Told::Fail(Class(i32::from_le_bytes(*class)), u32::from_le_bytes(*asked), text)
             }
             _ => return None,
         })
@@ -108,10 +113,26 @@ enum NotServed {
 }
 
 /// A group under way to an intercommunicator.
-struct Meeting<'a> {
+pub(super) struct Meeting<'a> {
     core: &'a Arc<CommCore>,
     /// The context id of this group.
     id: u32,
+}
+
+impl Meeting<'_> {
+    /// Returns an error if the group has lost a process, or was revoked: it cannot meet another one.
+    pub(super) fn fault(&self, vci: &Vci) -> Option<Box<MpiError>> {
+        let core = self.core;
+        if core.is_revoked() {
+            return Some(failure(ch3_shim::Error::Revoked, core));
+        }
+        if !vci.has_alarm() {
+            return None;
+        }
+        let place = *vci.failed_among(core.group().places()).first()?;
+        let text = format!("{} has failed, which is of the group that meets another one", named(vci, place));
+        Some(core.raised(MpiError::new(Class::PROC_FAILED, text)))
+    }
 }
 
 impl Mpi {
@@ -126,6 +147,18 @@ impl Mpi {
         root: i32,
         plan: impl FnOnce() -> Result<Plan>,
     ) -> Result<Comm> {
+        self.meet_asked(comm, root, &Cell::new(0), plan)
+    }
+
+    /// Works like [`Mpi::meet_over`]. `asked` is the number of processes that the root has asked
+    /// for, which all know if the attempt fails.
+    pub(super) fn meet_asked(
+        &self,
+        comm: Comm,
+        root: i32,
+        asked: &Cell<u32>,
+        plan: impl FnOnce() -> Result<Plan>,
+    ) -> Result<Comm> {
         let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         let root = self.checked_root(&core, root)?;
         let id = self.agree(Agreement::new(Party::of_all(&core), true))?.id;
@@ -134,13 +167,13 @@ impl Mpi {
             let outcome = plan().and_then(|plan| self.lead(&meeting, plan));
             let told = match &outcome {
                 Ok(_) => Told::Commit,
-                Err(e) => Told::Fail(e.class, e.text.clone()),
+                Err(e) => Told::Fail(e.class, asked.get(), e.text.clone()),
             };
             // One that is lost needs to know nothing.
             let _ = self.tell_group(&core, told);
             outcome
         } else {
-            self.follow(&meeting, root)
+            self.follow(&meeting, root, asked)
         };
         let made = met.and_then(|other| self.inter_of(comm, &meeting, other));
         if made.is_err() {
@@ -168,7 +201,7 @@ impl Mpi {
         let Meeting { core, id } = *meeting;
         let Other { id: other, remote, own_first } = other;
         let group = (Arc::clone(core.group()), core.rank());
-        self.make_inter(comm, [id, other], group, Arc::new(remote), own_first)
+        self.make_first_inter(comm, [id, other], group, Arc::new(remote), own_first)
     }
 
     fn lead(&self, meeting: &Meeting<'_>, plan: Plan) -> Result<Other> {
@@ -197,6 +230,9 @@ impl Mpi {
         let mut asked = Instant::now();
         loop {
             let link = self.wait_until_time(deadline, |vci, _| {
+                if let Some(fault) = meeting.fault(vci) {
+                    return Some(Err(fault));
+                }
                 let link = vci.link_at(port).map_err(|e| MpiError::new(Class::PORT, e.to_string()));
                 let (Ok(None), Some(job)) = (&link, job.filter(|_| asked.elapsed() > QUESTIONS)) else {
                     return link.transpose();
@@ -232,13 +268,13 @@ impl Mpi {
     /// Meets the group of a guest.
     fn serve(&self, meeting: &Meeting<'_>, link: Link) -> std::result::Result<Other, NotServed> {
         let silence = || Some(Instant::now() + SILENCE);
-        let heard = self.hear_word(link, silence()).and_then(spoken).map_err(NotServed::Guest)?;
+        let heard = self.hear_word(meeting, link, silence()).and_then(spoken).map_err(NotServed::Guest)?;
         let Word::Offer(roster) = heard else { return Err(NotServed::Guest(out_of_turn(heard))) };
         let terms = self.own_roster(meeting).map_err(NotServed::Host)?;
         self.say(link, Word::Terms(terms), silence()).map_err(NotServed::Guest)?;
         let other = self.propose(meeting, roster).map_err(NotServed::Host)?;
         let agreed = self
-            .hear_word(link, silence())
+            .hear_word(meeting, link, silence())
             .and_then(spoken)
             .and_then(|word| if word == Word::Ready { Ok(()) } else { Err(out_of_turn(word)) })
             .and_then(|()| self.say(link, Word::Go, silence()));
@@ -274,7 +310,7 @@ impl Mpi {
     fn ask(&self, meeting: &Meeting<'_>, link: Link, deadline: Option<Instant>) -> Result<Other> {
         let offer = self.own_roster(meeting)?;
         self.say(link, Word::Offer(offer), deadline)?;
-        let roster = match self.hear_word(link, deadline)? {
+        let roster = match self.hear_word(meeting, link, deadline)? {
             Some(Word::Terms(roster)) => roster,
             Some(word) => return Err(out_of_turn(word)),
             None => return Err(MpiError::new(Class::TIMEOUT, "")),
@@ -289,7 +325,7 @@ impl Mpi {
             }
         };
         self.say(link, Word::Ready, silence())?;
-        match self.hear_word(link, silence()).and_then(spoken)? {
+        match self.hear_word(meeting, link, silence()).and_then(spoken)? {
             Word::Go => Ok(other),
             word => Err(out_of_turn(word)),
         }
@@ -337,7 +373,7 @@ impl Mpi {
     }
 
     /// Follows the root, as a member, until it says how the attempt has ended.
-    fn follow(&self, meeting: &Meeting<'_>, root: u32) -> Result<Other> {
+    fn follow(&self, meeting: &Meeting<'_>, root: u32, asked: &Cell<u32>) -> Result<Other> {
         let core = meeting.core;
         let place = core.group().place(root).unwrap_or(0).cast_signed();
         let mut met = None;
@@ -355,7 +391,8 @@ impl Mpi {
                 Some(Told::Commit) if met.is_some() => {
                     return met.ok_or_else(|| MpiError::new(Class::INTERN, "no group was met"));
                 }
-                Some(Told::Fail(class, text)) => {
+                Some(Told::Fail(class, number, text)) => {
+                    asked.set(number);
                     return Err(why.unwrap_or_else(|| MpiError::new(class, text)));
                 }
                 Some(Told::Commit) | None => {

@@ -1,6 +1,8 @@
 //! Jobs that this one starts. They connect to a port that the root opens for them, as
 //! `MPI_Comm_connect` does, while they initialize.
 
+use std::cell::Cell;
+
 use ch3_shim::{PARENT_PORT, Spawn, SpawnProgram};
 
 use super::meet::{Plan, Way};
@@ -31,7 +33,8 @@ fn failed(text: impl Into<String>) -> Box<MpiError> {
 
 impl Mpi {
     /// Starts programs as a job, and makes an intercommunicator with its processes
-    /// (`MPI_Comm_spawn_multiple`, `MPI_Comm_spawn`). `commands` is called at the root.
+    /// (`MPI_Comm_spawn_multiple`, `MPI_Comm_spawn`). `commands` is called at the root. If it
+    /// fails, `asked` is the number of processes that the root has asked for.
     ///
     /// # Errors
     /// A bad argument; programs that cannot be started, or that end before they have initialized
@@ -41,9 +44,12 @@ impl Mpi {
         commands: impl FnOnce() -> Result<Vec<Command>>,
         root: i32,
         comm: Comm,
+        asked: &Cell<u32>,
     ) -> Result<Comm> {
-        self.meet_over(comm, root, || {
-            let programs = self.programs_of(&commands()?)?;
+        self.meet_asked(comm, root, asked, || {
+            let commands = commands()?;
+            asked.set(commands.iter().map(|c| u32::try_from(c.maxprocs).unwrap_or(0)).sum());
+            let programs = self.programs_of(&commands)?;
             self.with(|s| {
                 let port = s.dev.open_port()?;
                 let started = s.dev.short_name(&port, MAX_NAME).and_then(|name| {

@@ -7,6 +7,7 @@ use super::service::members;
 use crate::comm::{Agreed, CommCore, name_of};
 use crate::context::channels;
 use crate::error::{Class, MpiError, Result};
+use crate::exchange;
 use crate::handle::{Comm, Group};
 use crate::instance::{Mpi, State};
 use crate::ranks::Ranks;
@@ -23,6 +24,26 @@ fn excluded() -> Box<MpiError> {
     MpiError::new(Class::PROC_FAILED, text)
 }
 
+/// Returns the words that offer ids for this process's group: those of the first group come first,
+/// and any id suits the other group.
+fn offer_of_both(core: &CommCore, own: Vec<u64>) -> Vec<u64> {
+    if core.remote().is_none() {
+        return own;
+    }
+    let any = vec![u64::MAX; own.len()];
+    if core.is_first() { [own, any].concat() } else { [any, own].concat() }
+}
+
+/// Returns the words of this process's group, and of the other one, which is the same in an
+/// intracommunicator.
+fn parts<'a>(core: &CommCore, words: &'a [u64]) -> [&'a [u64]; 2] {
+    if core.remote().is_none() {
+        return [words, words];
+    }
+    let (first, second) = words.split_at(words.len() / 2);
+    if core.is_first() { [first, second] } else { [second, first] }
+}
+
 impl Mpi {
     /// Ends all operations on a communicator, at all of its processes (`MPIX_Comm_revoke`). Only
     /// functions that ask for its state, [`Mpi::comm_agree`] and [`Mpi::comm_shrink`] can be used
@@ -34,8 +55,8 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, .. } = s;
             let core = objects.comms.core(comm)?;
-            objects.ft.check(&core)?;
-            objects.ft.revoke(dev, &mut objects.comms, core.identity.name, true);
+            objects.ft.note_used();
+            objects.ft.revoke(dev, &mut objects.comms, core.name, true);
             Ok(())
         })
     }
@@ -50,12 +71,10 @@ impl Mpi {
         self.test_until(|_, _, _| None::<Result<()>>)?;
         self.with(|s| {
             let core = s.objects.comms.core(comm)?;
-            s.objects.ft.check(&core)?;
+            s.objects.ft.note_used();
             let failed = s.dev.failed_among(core.peers().places());
-            let failed: Vec<u32> = failed.iter().map(|f| f.peer.rank).collect();
-            let places: Arc<[u32]> =
-                core.peers().places().iter().copied().filter(|p| failed.contains(p)).collect();
-            s.objects.groups.insert(places, core.session)
+            let ordered = core.peers().places().iter().copied().filter(|p| failed.contains(p));
+            s.objects.groups.insert(ordered.collect::<Vec<_>>(), core.session)
         })
     }
 
@@ -68,7 +87,7 @@ impl Mpi {
         self.with(|s| {
             let State { dev, objects, .. } = s;
             let core = objects.comms.core(comm)?;
-            objects.ft.check(&core)?;
+            objects.ft.note_used();
             objects.ft.serve(dev, &mut objects.comms);
             let [inn, _] = channels(dev, core.id, core.peers())?;
             dev.ack_failures_in(inn);
@@ -99,7 +118,7 @@ impl Mpi {
     fn agree_on(&self, core: &CommCore, words: Vec<u64>) -> Result<Value> {
         let id = self.with(|s| {
             let State { dev, objects, .. } = s;
-            objects.ft.check(core)?;
+            objects.ft.note_used();
             Ok(objects.ft.begin(dev, core, words))
         })?;
         let value = self.wait_until(|_, objects, _| objects.ft.decision(id).map(Ok))?;
@@ -132,44 +151,66 @@ impl Mpi {
         if failed.is_within(&acknowledged) {
             return Ok(());
         }
-        let ranks: Vec<String> = named(&places, &failed).iter().map(u32::to_string).collect();
+        let names = self.with(|s| {
+            let name = |place| exchange::named(&s.dev, place);
+            Ok(named(&places, &failed).into_iter().map(name).collect::<Vec<_>>())
+        })?;
         let text = format!(
-            "processes have failed whose failure not all have acknowledged: rank {} of the job; acknowledge it \
+            "processes have failed whose failure not all have acknowledged: {}; acknowledge it \
              (MPIX_Comm_failure_ack) or shrink the communicator",
-            ranks.join(", ")
+            names.join(", ")
         );
         Err(core.raised(MpiError::new(Class::PROC_FAILED, text)))
     }
 
-    /// Makes a communicator of the processes that live (`MPIX_Comm_shrink`). Works on one that was
-    /// revoked.
+    /// Makes a communicator of the processes that live (`MPIX_Comm_shrink`), of both groups for an
+    /// intercommunicator; null if the other group has none left. Works on one that was revoked.
     ///
     /// # Errors
-    /// A bad handle; an intercommunicator; no context id.
+    /// A bad handle; no context id.
     pub fn comm_shrink(&self, comm: Comm) -> Result<Comm> {
-        let core = self.with(|s| s.objects.comms.intra_core(comm))?;
+        let core = self.with(|s| s.objects.comms.core(comm))?;
+        let (places, _) = members(&core);
         loop {
-            let (words, offers) = self.with(|s| Ok(s.objects.contexts.offer_rest()))?;
-            let agreed = self.agree_on(&core, words);
-            let id = self.with(|s| {
+            let (own, offers) = self.with(|s| Ok(s.objects.contexts.offer_rest()))?;
+            let agreed = self.agree_on(&core, offer_of_both(&core, own));
+            let settled = self.with(|s| {
                 let contexts = &mut s.objects.contexts;
                 contexts.withdraw(offers);
-                let value = agreed?;
-                let id = contexts.settle(&value.words, core.size() as usize)?;
-                Ok(id.map(|id| (id, value.failed)))
+                let Value { words, failed } = agreed?;
+                let failed = named(&places, &failed);
+                let [own, other] = parts(&core, &words);
+                let other = contexts.judge(other, places.len())?;
+                // Other agreements of some process have offered the ids that it has.
+                let Some(other) = other else { return Ok(None) };
+                Ok(contexts.settle(own, places.len())?.map(|id| ([id, other], failed)))
             })?;
-            // Other agreements of some process have offered the ids that it has.
-            let Some((id, failed)) = id else { continue };
-            let places = core.group().places();
-            let living: Vec<u32> = (0..places.len()).filter(|m| !failed.has(*m)).map(|m| places[m]).collect();
-            let own = core.group().place(core.rank());
-            let me = living.iter().position(|p| Some(*p) == own).ok_or_else(excluded)?;
-            return self.with(|s| {
-                let group = Arc::new(Ranks::new(living.into()));
-                let agreed = Agreed { id, name: name_of(core.identity.name, i32::MAX, id) };
-                let made = CommCore::intra(agreed, channels(&mut s.dev, id, &group)?, group, me as u32);
-                s.objects.add_comm(comm, made)
-            });
+            if let Some((ids, failed)) = settled {
+                return self.shrunk(comm, &core, ids, &failed);
+            }
         }
+    }
+
+    /// Makes the communicator of those that have not failed, with the ids of both groups.
+    fn shrunk(&self, comm: Comm, core: &CommCore, ids: [u32; 2], failed: &[u32]) -> Result<Comm> {
+        let living = |ranks: &Ranks| {
+            let places: Arc<[u32]> = ranks.places().iter().copied().filter(|p| !failed.contains(p)).collect();
+            Arc::new(Ranks::new(places))
+        };
+        let group = living(core.group());
+        let me = core.group().place(core.rank()).and_then(|own| group.rank(own)).ok_or_else(excluded)?;
+        if let Some(remote) = core.remote() {
+            let remote = living(remote);
+            if remote.size() == 0 {
+                self.with(|s| {
+                    s.objects.contexts.release(ids[0]);
+                    Ok(())
+                })?;
+                return Ok(Comm::NULL);
+            }
+            return self.make_inter(comm, core.name, ids, (group, me), remote, core.is_first());
+        }
+        let agreed = Agreed { id: ids[0], name: name_of(core.name, i32::MAX, ids[0]) };
+        self.make(comm, agreed, group, me)
     }
 }

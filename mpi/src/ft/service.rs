@@ -12,7 +12,6 @@ use ch3_shim::{Comm as Channel, Vci};
 use super::agree::{Agreement, Outgoing, Value};
 use super::wire::{self, Subject};
 use crate::comm::{CommCore, Comms};
-use crate::error::{Class, MpiError, Result};
 use crate::ranks::Ranks;
 
 /// Decided agreements that are kept for processes that have not heard the decision, at most.
@@ -27,7 +26,7 @@ struct Talk {
     /// The name of its communicator, and its number in that.
     name: u64,
     number: u32,
-    /// Ranks in the job of the members.
+    /// Places of the members.
     places: Arc<[u32]>,
     /// Words that each contributes.
     words: usize,
@@ -47,8 +46,6 @@ pub(crate) struct Tolerance {
     /// Channels of communicators that the device was not told of, with the processes whose
     /// messages come in them.
     untold: BTreeMap<u32, (Channel, Arc<Ranks>)>,
-    /// Processes of the job; those of others have places behind them.
-    job: u32,
     /// The program goes on after failures by these functions.
     is_used: bool,
 }
@@ -73,7 +70,6 @@ impl Tolerance {
             strays: Vec::new(),
             revoked: Vec::new(),
             untold: BTreeMap::new(),
-            job: vci.size(),
             is_used: false,
         }
     }
@@ -86,28 +82,12 @@ impl Tolerance {
     /// Notes a communicator that was made.
     pub(crate) fn note_made(&mut self, core: &CommCore) {
         let senders = core.remote().unwrap_or(core.group());
-        if self.is_in_job(core) {
-            self.untold.insert(core.id, (core.inn, Arc::clone(senders)));
-        }
+        self.untold.insert(core.id, (core.inn, Arc::clone(senders)));
     }
 
-    fn is_in_job(&self, core: &CommCore) -> bool {
-        let both = [Some(core.group()), core.remote()];
-        both.into_iter().flatten().all(|group| group.places().iter().all(|place| *place < self.job))
-    }
-
-    /// Checks that all processes of a communicator are of this job.
-    ///
-    /// # Errors
-    /// If they are not.
-    pub(super) fn check(&mut self, core: &CommCore) -> Result<()> {
+    /// Notes that the program goes on after failures.
+    pub(super) fn note_used(&mut self) {
         self.is_used = true;
-        if self.is_in_job(core) {
-            return Ok(());
-        }
-        let text =
-            "the communicator has processes of several jobs; those of one job alone can agree after failures";
-        Err(MpiError::new(Class::UNSUPPORTED_OPERATION, text))
     }
 
     /// Forgets a communicator that is freed.
@@ -184,8 +164,8 @@ impl Tolerance {
             return;
         }
         let mut out = Outgoing::new();
-        for failure in vci.failed_among(&talk.places) {
-            let member = talk.places.iter().position(|p| *p == failure.peer.rank);
+        for failed in vci.failed_among(&talk.places) {
+            let member = talk.places.iter().position(|p| *p == failed);
             member.into_iter().for_each(|member| talk.agreement.fail(member, &mut out));
         }
         self.send(vci, at, out);
@@ -214,7 +194,7 @@ impl Tolerance {
         let agreement = Agreement::new(me, places.len());
         let id = self.next;
         self.next += 1;
-        let (name, contributed) = (core.identity.name, words.len());
+        let (name, contributed) = (core.name, words.len());
         self.talks.push(Talk { id, name, number, places, words: contributed, agreement });
         let at = self.talks.len() - 1;
         let mut out = Outgoing::new();
@@ -245,7 +225,7 @@ impl Tolerance {
 
     /// Revokes a communicator, and tells the others. True if it is known.
     pub(super) fn revoke(&mut self, vci: &mut Vci, comms: &mut Comms, name: u64, is_first: bool) -> bool {
-        let Some(comm) = comms.values_mut().find(|c| c.core.identity.name == name) else { return false };
+        let Some(comm) = comms.values_mut().find(|c| c.core.name == name) else { return false };
         let core = Arc::clone(&comm.core);
         if core.is_revoked() {
             return true;
@@ -255,6 +235,10 @@ impl Tolerance {
         let (places, me) = members(&core);
         vci.revoke(core.inn, core.out, core.peers().places());
         vci.revoke(core.coll, core.coll_out, &places);
+        if core.remote().is_some() {
+            // Its collective operations send within the local group, too.
+            vci.revoke(core.coll, core.coll, core.group().places());
+        }
         let n = places.len();
         // One that has heard it tells those whose distance is a power of two, so that all hear it
         // if the first one has failed meanwhile.

@@ -51,8 +51,7 @@ impl Vci {
 
     /// Returns the place of a process by the name that failures have.
     pub fn place_of_peer(&self, peer: &PeerName) -> Option<u32> {
-        let group = self.ch3.groups.get(self.ch3.groups.find(&peer.group)?)?;
-        (group.job.is_some() && peer.rank < group.size).then_some(group.first + peer.rank)
+        self.ch3.groups.place_of(peer)
     }
 
     /// Returns the place of a process of this job, or of one that was met.

@@ -1,5 +1,6 @@
 //! Ports, and processes of other jobs. Arguments that count at the root alone are read there.
 
+use core::cell::Cell;
 use core::ffi::{c_char, c_int};
 use std::fs::File;
 use std::mem::ManuallyDrop;
@@ -129,13 +130,8 @@ unsafe fn spawn<A: Abi>(
     intercomm: *mut c_int,
     codes: *mut c_int,
 ) -> Result<()> {
-    let mut wanted = 0;
-    let commands = || {
-        let commands = commands()?;
-        wanted = commands.iter().map(|c| usize::try_from(c.maxprocs).unwrap_or(0)).sum();
-        Ok(commands)
-    };
-    let made = mpi.comm_spawn_multiple(commands, root, comm_of(comm));
+    let asked = Cell::new(0);
+    let made = mpi.comm_spawn_multiple(commands, root, comm_of(comm), &asked);
     // SAFETY: the caller's memory, which has as many elements as processes were asked for.
     unsafe {
         match made {
@@ -144,7 +140,7 @@ unsafe fn spawn<A: Abi>(
                 put(intercomm, made)
             }
             Err(e) => {
-                put_codes(codes, wanted, A::code_out(Class::SPAWN.0));
+                put_codes(codes, asked.get() as usize, A::code_out(Class::SPAWN.0));
                 Err(e)
             }
         }
