@@ -99,6 +99,15 @@ fn inter_name(origin: u64, [own, other]: [u32; 2], first: bool) -> u64 {
     mix(origin, u64::from(one) << 32 | u64::from(two))
 }
 
+/// Returns the first numbers of operations on a communicator with this name.
+///
+/// After a failure messages may come that nobody receives, and the context id is used again: so
+/// communicators hardly begin with the same tags.
+fn first_numbers(name: u64) -> [AtomicU32; 3] {
+    let first = (name >> 32) as u32;
+    [AtomicU32::new(first), AtomicU32::new(first), AtomicU32::new(0)]
+}
+
 fn new_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -109,7 +118,7 @@ impl CommCore {
     pub(crate) fn intra(agreed: Agreed, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
         let Agreed { id, name } = agreed;
         let [messages, coll] = channels;
-        let (begun, node, handle) = (Default::default(), NodeState::default(), AtomicU32::new(0));
+        let (begun, node, handle) = (first_numbers(name), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
             name,
@@ -143,7 +152,7 @@ impl CommCore {
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (id, name, remote) = (ids[0], inter_name(origin, ids, first), Some(remote));
-        let (begun, node) = (Default::default(), NodeState::default());
+        let (begun, node) = (first_numbers(name), NodeState::default());
         let (handle, session) = (AtomicU32::new(0), Session::NULL);
         let serial = new_serial();
         CommCore {

@@ -275,7 +275,11 @@ impl Agreement {
             }
             Ok(Some(words)) if self.member => contexts.settle(words, processes),
             Ok(Some(words)) => contexts.judge(words, processes),
-            Err(e) => Err(e),
+            Err(e) => {
+                // Others may go on to another attempt.
+                AndAll::refuse(vci, &self.party);
+                Err(e)
+            }
         };
         contexts.withdraw(std::mem::take(&mut self.offers));
         match result {

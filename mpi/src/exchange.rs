@@ -5,6 +5,9 @@
 //!
 //! A process that has lost a peer takes part to the end, since others wait for its messages: with
 //! messages that name whom it has lost. So these have lost somebody, too.
+//!
+//! An exchange may succeed in some processes and fail in others. So one in which it has failed
+//! refuses the exchanges that the others go on to, since these wait for it.
 
 use std::sync::Arc;
 
@@ -149,6 +152,19 @@ impl Round {
     }
 }
 
+/// Sends nothing in place of the message of each round; `distance` is that of its receiver.
+fn refuse(vci: &mut Vci, party: &Party, distance: impl Fn(usize, usize) -> usize) {
+    let n = party.places.len();
+    if party.core.is_revoked() {
+        return;
+    }
+    for step in (0..usize::BITS).map(|k| 1 << k).take_while(|step| *step < n) {
+        let place = party.places[(party.me + distance(step, n)) % n];
+        // One that is lost needs to know nothing.
+        let _ = vci.isend(Vec::new(), place.cast_signed(), party.tag, party.core.coll_to(place));
+    }
+}
+
 /// The word-wise "and" of everybody's words.
 #[derive(Debug)]
 pub(crate) struct AndAll {
@@ -167,12 +183,7 @@ impl AndAll {
 
     /// Lets the others know that this process has failed before.
     pub(crate) fn refuse(vci: &mut Vci, party: &Party) {
-        let n = party.places.len();
-        for step in (0..usize::BITS).map(|k| 1 << k).take_while(|step| *step < n) {
-            let place = party.places[(party.me + step) % n];
-            // One that is lost needs to know nothing.
-            let _ = vci.isend(Vec::new(), place.cast_signed(), party.tag, party.core.coll_to(place));
-        }
+        refuse(vci, party, |step, n| step % n);
     }
 
     /// Goes as far as it can; the result once it is there.
@@ -225,6 +236,11 @@ pub(crate) struct GatherAll {
 }
 
 impl GatherAll {
+    /// Lets the others know that this process has failed before.
+    pub(crate) fn refuse(vci: &mut Vci, party: &Party) {
+        refuse(vci, party, |step, n| n - step);
+    }
+
     /// Prepares it with this process's record; all have the same length, which is not 0.
     pub(crate) fn new(party: Party, record: Vec<u8>) -> GatherAll {
         GatherAll { party, record: record.len(), data: record, round: None, failed: None }

@@ -354,6 +354,29 @@ fn survivors_of_two_groups_go_on_without_the_dead() {
     }
 }
 
+/// Processes start jobs, and meet at ports, while one of them dies, or one of a job that was started.
+#[test]
+fn survivors_of_spawn_and_connect_are_told() {
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 10), number("NETMOD_TEST_KILLS_SEED", 1));
+    let mut named = 0;
+    for seed in first..first + runs {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let ranks = 2 + (random(1) % 3) as u32;
+        // Of a job that was started below 0.
+        let victim = (random(2) % u64::from(ranks + 2)) as i64 - 2;
+        let delay = 1 + random(3) % 600_000;
+        let mut job = surviving(Abi::Mpich, "meets_kill.c", ranks);
+        job.args([seed.to_string(), delay.to_string(), victim.to_string()]);
+        // A process that was killed refuses connections; the defaults wait for one that is moved.
+        job.env("NETMOD_TCP_CONNECT_TIMEOUT", "2s").env("NETMOD_TCP_DETECT", "2s");
+        let done = run(&mut job);
+        let living = ranks - u32::from(victim >= 0);
+        assert_eq!(done.ok_ranks("meets_kill") as u32, living, "{seed} {victim}: {done}");
+        named += done.output.matches("the loss is named").count();
+    }
+    assert!(named as u64 * 2 >= runs, "of {runs} losses {named} are named");
+}
+
 #[test]
 fn survivors_of_epochs_are_told() {
     const KINDS: [&str; 6] = ["fence", "group", "lock", "flush", "lock_all", "words"];

@@ -15,7 +15,7 @@ use crate::consts::{
 use crate::context::{Agreement, channels};
 use crate::dynamic::among_jobs;
 use crate::error::{Class, MpiError, Result};
-use crate::exchange::{GatherAll, Party};
+use crate::exchange::{AndAll, GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
 use crate::instance::{Mpi, State};
 use crate::objects::Objects;
@@ -95,7 +95,14 @@ impl Duplication {
     /// Goes as far as it can; true once the communicator is complete.
     fn go_on(&mut self, vci: &mut Vci, objects: &mut Objects) -> Result<bool> {
         if let Stage::Agree(agreement) = &mut self.stage {
-            let Some(agreed) = agreement.advance(vci, &mut objects.contexts)? else { return Ok(false) };
+            let agreed = match agreement.advance(vci, &mut objects.contexts) {
+                Ok(Some(agreed)) => agreed,
+                Ok(None) => return Ok(false),
+                Err(e) => {
+                    self.both.iter().for_each(|both| GatherAll::refuse(vci, both));
+                    return Err(e);
+                }
+            };
             let id = agreed.id;
             match self.both.take() {
                 Some(both) => {
@@ -269,7 +276,27 @@ impl Mpi {
     }
 
     fn wishes(&self, core: &Arc<CommCore>, own: Wish) -> Result<Vec<Wish>> {
-        self.gather_records(Party::of_all(core), own.emit()).map(|records| Wish::parse(&records))
+        let records = self.gather_records(Party::of_all(core), own.emit());
+        if records.is_err() {
+            self.refuse_agreement(&Party::of_all(core))?;
+        }
+        records.map(|records| Wish::parse(&records))
+    }
+
+    /// Lets the others, which may go on to an agreement, know that this process has failed before.
+    pub(super) fn refuse_agreement(&self, party: &Party) -> Result<()> {
+        self.with(|s| {
+            AndAll::refuse(&mut s.dev, party);
+            Ok(())
+        })
+    }
+
+    /// Lets the others, which may go on to gather records, know that this process has failed before.
+    pub(super) fn refuse_records(&self, party: &Party) -> Result<()> {
+        self.with(|s| {
+            GatherAll::refuse(&mut s.dev, party);
+            Ok(())
+        })
     }
 
     fn split(&self, comm: Comm, core: &Arc<CommCore>, color: Option<u64>, wishes: &[Wish]) -> Result<Comm> {

@@ -69,7 +69,13 @@ impl Mpi {
         };
         let leads = core.rank() == leader;
         let partner = if leads { Some(self.with(|s| partner(&s.objects))?) } else { None };
-        let id = self.agree(Agreement::new(Party::of_all(&core), true))?.id;
+        let id = match self.agree(Agreement::new(Party::of_all(&core), true)) {
+            Ok(agreed) => agreed.id,
+            Err(e) => {
+                self.give_up_meeting(&core, leader, partner.as_ref())?;
+                return Err(e);
+            }
+        };
         let made = self.meet(local, &core, leader, partner.as_ref(), id);
         if made.is_err() {
             self.with(|s| {
@@ -78,6 +84,22 @@ impl Mpi {
             })?;
         }
         made
+    }
+
+    /// Lets those that may go on to meet another group know that this process has failed before.
+    fn give_up_meeting(&self, core: &Arc<CommCore>, leader: u32, partner: Option<&OwnTarget>) -> Result<()> {
+        match partner {
+            Some(partner) => {
+                // The other leader waits for an answer; one that is lost needs none.
+                let _ = self.swap_with(partner, Vec::new());
+                let failed = MpiError::new(Class::PROC_FAILED, "the group has lost a process");
+                let _ = self.tell_all(core, Err(failed));
+            }
+            None => {
+                let _ = self.hear(core, leader);
+            }
+        }
+        self.refuse_records(&Party::of_all(core))
     }
 
     /// Makes the intercommunicator of this group and the other leader's.
@@ -100,6 +122,10 @@ impl Mpi {
             Some(partner) => self.tell_all(core, self.swap_with(partner, own.emit()))?,
             None => self.hear(core, leader)?,
         };
+        if other.is_empty() {
+            let text = "the other group has lost a process before it could meet this one";
+            return Err(MpiError::new(Class::PROC_FAILED, text));
+        }
         let other = Roster::parse(&other)?;
         let remote = Ranks::new(self.with(|s| other.meet(&mut s.dev))?);
         if let Some(common) = places.iter().find(|place| remote.rank(**place).is_some()) {
@@ -166,14 +192,24 @@ impl Mpi {
     pub(crate) fn split_inter(&self, inter: Comm, core: &Arc<CommCore>, wish: Wish) -> Result<Comm> {
         let remote = remote_of(core)?;
         let both = Party::of_both(core, &remote);
-        let wishes = Wish::parse(&self.gather_records(both.clone(), wish.emit())?);
+        let wishes = self.gather_records(both.clone(), wish.emit());
+        let agreement = Party::of_all(core);
+        let told = Party { tag: core.next_tag(), ..both };
+        if wishes.is_err() {
+            self.refuse_agreement(&agreement)?;
+            self.refuse_records(&told)?;
+        }
+        let wishes = Wish::parse(&wishes?);
         let own_first = core.is_first();
         let (first, second) = wishes.split_at(if own_first { core.size() } else { remote.size() } as usize);
         let (own, other) = if own_first { (first, second) } else { (second, first) };
         let others = Wish::places(other, wish.color, &remote);
         let joins = wish.color.is_some() && !others.is_empty();
-        let id = self.agree(Agreement::new(Party::of_all(core), joins))?.id;
-        let told = Party { tag: core.next_tag(), ..both };
+        let agreed = self.agree(Agreement::new(agreement, joins));
+        if agreed.is_err() {
+            self.refuse_records(&told)?;
+        }
+        let id = agreed?.id;
         let ids = self.gather_records(told, id.to_le_bytes().to_vec())?;
         if !joins {
             return Ok(Comm::NULL);
@@ -262,7 +298,12 @@ impl Mpi {
         let remote = remote_of(&core)?;
         let both = Party::of_both(&core, &remote);
         let own_first = core.is_first();
-        let said = self.gather_records(both.clone(), vec![u8::from(high)])?;
+        let said = self.gather_records(both.clone(), vec![u8::from(high)]);
+        let agreement = Party { tag: core.next_tag(), ..both };
+        if said.is_err() {
+            self.refuse_agreement(&agreement)?;
+        }
+        let said = said?;
         let other = if own_first { said.last() } else { said.first() };
         let other_high = other.is_some_and(|high| *high != 0);
         let own_before = if high == other_high { own_first } else { !high };
@@ -270,7 +311,7 @@ impl Mpi {
         let (first, second) = if own_before { (own, other) } else { (other, own) };
         let places: Arc<[u32]> = first.iter().chain(second.iter()).copied().collect();
         let me = core.rank() + if own_before { 0 } else { remote.size() };
-        let agreed = self.agree(Agreement::new(Party { tag: core.next_tag(), ..both }, true))?;
+        let agreed = self.agree(Agreement::new(agreement, true))?;
         self.make(inter, agreed, Arc::new(Ranks::new(places)), me)
     }
 }

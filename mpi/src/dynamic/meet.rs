@@ -161,10 +161,15 @@ impl Mpi {
     ) -> Result<Comm> {
         let core = self.with(|s| s.objects.comms.intra_core(comm))?;
         let root = self.checked_root(&core, root)?;
-        let id = self.agree(Agreement::new(Party::of_all(&core), true))?.id;
-        let meeting = Meeting { core: &core, id };
+        // One that has failed goes on, since others that have not may wait for it.
+        let (id, fault) = match self.agree(Agreement::new(Party::of_all(&core), true)) {
+            Ok(agreed) => (Some(agreed.id), None),
+            Err(e) => (None, Some(e)),
+        };
+        let meeting = Meeting { core: &core, id: id.unwrap_or(0) };
         let met = if core.rank() == root {
-            let outcome = plan().and_then(|plan| self.lead(&meeting, plan));
+            let ready = fault.map_or(Ok(()), Err);
+            let outcome = ready.and_then(|()| plan()).and_then(|plan| self.lead(&meeting, plan));
             let told = match &outcome {
                 Ok(_) => Told::Commit,
                 Err(e) => Told::Fail(e.class, asked.get(), e.text.clone()),
@@ -173,12 +178,12 @@ impl Mpi {
             let _ = self.tell_group(&core, told);
             outcome
         } else {
-            self.follow(&meeting, root, asked)
+            self.follow(&meeting, root, asked, fault)
         };
         let made = met.and_then(|other| self.inter_of(comm, &meeting, other));
         if made.is_err() {
             self.with(|s| {
-                s.objects.contexts.release(id);
+                id.into_iter().for_each(|id| s.objects.contexts.release(id));
                 Ok(())
             })?;
             self.leave_unused_jobs()?;
@@ -346,6 +351,9 @@ impl Mpi {
         if all? {
             return Ok(other);
         }
+        if let Some(fault) = self.with(|s| Ok(meeting.fault(&s.dev)))? {
+            return Err(fault);
+        }
         let text = "a process of the group could not meet the other group; its own error tells why";
         Err(MpiError::new(Class::OTHER, text))
     }
@@ -372,8 +380,15 @@ impl Mpi {
         self.wait_until(|vci, _, _| all.advance(vci).map(|words| words.map(|w| w[0] != 0)).transpose())
     }
 
-    /// Follows the root, as a member, until it says how the attempt has ended.
-    fn follow(&self, meeting: &Meeting<'_>, root: u32, asked: &Cell<u32>) -> Result<Other> {
+    /// Follows the root, as a member, until it says how the attempt has ended. `fault` is the error
+    /// of a member that cannot meet anybody.
+    fn follow(
+        &self,
+        meeting: &Meeting<'_>,
+        root: u32,
+        asked: &Cell<u32>,
+        mut fault: Option<Box<MpiError>>,
+    ) -> Result<Other> {
         let core = meeting.core;
         let place = core.group().place(root).unwrap_or(0).cast_signed();
         let mut met = None;
@@ -382,7 +397,7 @@ impl Mpi {
             let bytes = self.take_from(core, place, core.next_tag())?;
             match Told::parse(&bytes) {
                 Some(Told::Plan(roster)) => {
-                    let own = self.meet_group(meeting, &roster);
+                    let own = fault.take().map_or_else(|| self.meet_group(meeting, &roster), Err);
                     // The root has the same result, and says how it goes on.
                     let _ = self.all_agree(core, own.is_ok());
                     met = own.map_err(|e| why = Some(e)).ok();
@@ -393,7 +408,7 @@ impl Mpi {
                 }
                 Some(Told::Fail(class, number, text)) => {
                     asked.set(number);
-                    return Err(why.unwrap_or_else(|| MpiError::new(class, text)));
+                    return Err(why.or(fault).unwrap_or_else(|| MpiError::new(class, text)));
                 }
                 Some(Told::Commit) | None => {
                     let text = "the root says what fits no call; do all processes call the same function?";
