@@ -49,9 +49,10 @@ pub(crate) struct CommCore {
     remote: Option<Arc<Ranks>>,
     /// The local group comes first, in an order that both groups know.
     first: bool,
-    /// Collective operations that have begun: blocking calls, those with requests, and agreements
-    /// of the processes that live.
-    begun: [AtomicU32; 3],
+    /// Collective operations that have begun: blocking calls, and those with requests.
+    begun: [AtomicU32; 2],
+    /// Agreements of the processes that live that have begun, also since it was revoked.
+    agreements: Arc<AtomicU32>,
     /// The memory that its processes share for collective operations.
     pub node: NodeState,
     /// Number of the communicator's handle; 0 while it has none.
@@ -103,9 +104,9 @@ fn inter_name(origin: u64, [own, other]: [u32; 2], first: bool) -> u64 {
 ///
 /// After a failure messages may come that nobody receives, and the context id is used again: so
 /// communicators hardly begin with the same tags.
-fn first_numbers(name: u64) -> [AtomicU32; 3] {
+fn first_numbers(name: u64) -> [AtomicU32; 2] {
     let first = (name >> 32) as u32;
-    [AtomicU32::new(first), AtomicU32::new(first), AtomicU32::new(0)]
+    [AtomicU32::new(first), AtomicU32::new(first)]
 }
 
 fn new_serial() -> u64 {
@@ -132,6 +133,7 @@ impl CommCore {
             remote: None,
             first: true,
             begun,
+            agreements: Arc::default(),
             node,
             handle,
             session: Session::NULL,
@@ -168,6 +170,7 @@ impl CommCore {
             remote,
             first,
             begun,
+            agreements: Arc::default(),
             node,
             handle,
             session,
@@ -202,6 +205,7 @@ impl CommCore {
             remote: self.remote.clone(),
             first: self.first,
             begun: self.begun.each_ref().map(count),
+            agreements: Arc::clone(&self.agreements),
             node: NodeState::default(),
             handle: count(&self.handle),
             session: self.session,
@@ -211,7 +215,7 @@ impl CommCore {
 
     /// Returns the number of the next agreement of its processes.
     pub(crate) fn next_agreement(&self) -> u32 {
-        self.begun[2].fetch_add(1, Ordering::Relaxed)
+        self.agreements.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Notes the handle of the communicator.

@@ -1,5 +1,7 @@
 //! Waiting for something, while everything else that is under way goes on.
 
+use std::time::{Duration, Instant};
+
 use ch3_shim::Vci;
 use netmod_core::Time;
 
@@ -16,6 +18,11 @@ const POLLS: u32 = 16;
 const CROWDED_POLLS: u32 = 2;
 /// Times in a row that each of the threads that wait does so. Then one of them polls for all.
 const RESTS: u32 = 64;
+
+/// Longest sleep of a wait with a deadline, after which it is asked for what nothing brings; and its
+/// sleep between two looks where several threads call.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+const SHORT_SLEEP: Duration = Duration::from_micros(100);
 
 /// Rests for which a thread that sleeps for all stays awake when another thread has called. Threads
 /// that follow look now and then, so it is little.
@@ -76,7 +83,7 @@ impl Mpi {
     ) -> Result<T> {
         // Another thread may call for the first time meanwhile.
         while self.has_one_caller() {
-            match self.with(|s| self.wait_part(s, &mut ready))? {
+            match self.with(|s| self.wait_part(s, Time::NEVER, &mut ready))? {
                 Part::Ready(result) => return result,
                 Part::Call(call) => self.make_call(call)?,
                 Part::Again => {}
@@ -167,12 +174,43 @@ impl Mpi {
         Ok(part)
     }
 
-    /// Waits until `ready` returns something or another thread wants the lock.
-    fn wait_part<T>(&self, s: &mut State, ready: &mut impl Ready<T>) -> Result<Part<T>> {
+    /// Waits like [`Mpi::wait_until`]; `None` if `ready` has returned nothing at the deadline.
+    ///
+    /// # Errors
+    /// As [`Mpi::wait_until`].
+    pub(crate) fn wait_until_time<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
+    ) -> Result<Option<T>> {
+        let mut ready = |vci: &mut Vci, objects: &mut Objects, _: &mut Requests| ready(vci, objects);
+        loop {
+            let part = if self.has_one_caller() {
+                self.with(|s| {
+                    let until = s.dev.now() + LONGEST_SLEEP;
+                    self.wait_part(s, until, &mut ready)
+                })?
+            } else {
+                self.with_turn(|s| self.wait_briefly(s, &mut ready, &mut 0))?
+            };
+            match part {
+                Part::Ready(result) => return result.map(Some),
+                Part::Call(call) => self.make_call(call)?,
+                Part::Again if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    return Ok(None);
+                }
+                Part::Again if self.has_one_caller() => {}
+                Part::Again => std::thread::sleep(SHORT_SLEEP),
+            }
+        }
+    }
+
+    /// Waits until `ready` returns something, another thread wants the lock, or it is `until`.
+    fn wait_part<T>(&self, s: &mut State, until: Time, ready: &mut impl Ready<T>) -> Result<Part<T>> {
         let State { dev, objects, requests } = s;
         let vci: &mut Vci = dev;
         let (mut part, mut asked, mut seen) = (Part::Again, 0, news(vci, requests));
-        vci.wait_until(Time::NEVER, |vci| {
+        vci.wait_until(until, |vci| {
             part = look(vci, objects, requests, ready);
             if !matches!(part, Part::Again) {
                 return true;

@@ -1,17 +1,13 @@
 //! Messages of two leaders over a link, with deadlines.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ch3_shim::{Link, Request, Vci};
+use ch3_shim::{Link, Request};
 
 use super::meet::Meeting;
 use crate::error::{Class, MpiError, Result};
 use crate::instance::Mpi;
-use crate::objects::Objects;
 
-/// Empty looks of a wait before it sleeps between two, and its longest sleep.
-const LOOKS: u32 = 200;
-const LONGEST_NAP: Duration = Duration::from_millis(1);
 /// Longest message of a leader in bytes.
 const MOST: usize = 256 << 20;
 
@@ -64,32 +60,6 @@ fn gone(e: &ch3_shim::Error) -> Box<MpiError> {
 }
 
 impl Mpi {
-    /// Waits until `ready` returns something; `None` if it has not at the deadline. Other threads
-    /// may call meanwhile.
-    ///
-    /// # Errors
-    /// What `ready` returns; if the device fails as a whole.
-    pub(super) fn wait_until_time<T>(
-        &self,
-        deadline: Option<Instant>,
-        mut ready: impl FnMut(&mut Vci, &mut Objects) -> Option<Result<T>>,
-    ) -> Result<Option<T>> {
-        let mut looks = 0u32;
-        loop {
-            if let Some(found) = self.test_until(|vci, objects, _| ready(vci, objects))? {
-                return Ok(Some(found));
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(None);
-            }
-            looks = looks.saturating_add(1);
-            match looks.checked_sub(LOOKS) {
-                None => std::thread::yield_now(),
-                Some(more) => std::thread::sleep((Duration::from_micros(50) * (more + 1)).min(LONGEST_NAP)),
-            }
-        }
-    }
-
     /// Waits for a message over a link.
     fn finish_word(&self, request: Request, deadline: Option<Instant>) -> Result<Option<Vec<u8>>> {
         let raw = request.raw();
