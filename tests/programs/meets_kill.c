@@ -28,8 +28,8 @@ static void die_soon(void)
     CHECK(pthread_create(&thread, NULL, die, NULL) == 0);
 }
 
-/* Returns the outcome of a call that makes a communicator of all processes of another one, for all alike: it may succeed
- * in some and fail in others. */
+/* Returns the outcome of a call, which may succeed in some processes of a communicator and fail in others, for all alike.
+ * One that it has made is freed. */
 static int for_all(MPI_Comm of, int code, MPI_Comm *made)
 {
     int flag = code == MPI_SUCCESS, agreed = MPIX_Comm_agree(of, &flag);
@@ -37,8 +37,10 @@ static int for_all(MPI_Comm of, int code, MPI_Comm *made)
     if (flag)
         return MPI_SUCCESS;
     if (code == MPI_SUCCESS) {
-        MPIX_Comm_revoke(*made);
-        MPI_Comm_free(made);
+        if (made) {
+            MPIX_Comm_revoke(*made);
+            MPI_Comm_free(made);
+        }
         code = agreed == MPI_SUCCESS ? MPIX_ERR_REVOKED : agreed;
     }
     return code;
@@ -144,7 +146,7 @@ int main(int argc, char **argv)
     if (rank == victim)
         die_soon();
     for (round = atoi(argv[1]); code == MPI_SUCCESS; round++)
-        code = round % 2 ? spawns(base, argv) : meets(base);
+        code = for_all(base, round % 2 ? spawns(base, argv) : meets(base), NULL);
     MPI_Error_class(code, &class);
     MPI_Error_string(code, text, &length);
     snprintf(lost, sizeof lost, "rank %d", victim < 0 ? -1 - victim : victim);

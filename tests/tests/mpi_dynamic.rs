@@ -7,6 +7,9 @@ use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, installed};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
 
+/// A host refuses connections to a process that has ended, which is given up then.
+const IMPATIENT: (&str, &str) = ("NETMOD_TCP_CONNECT_TIMEOUT", "2s");
+
 fn prefix() -> &'static Prefix {
     installed(JOB)
 }
@@ -66,7 +69,7 @@ fn ports_that_nobody_serves() {
     for abi in Abi::ALL {
         let program = prefix().compiled_for(abi, "dynamic_errors.c");
         let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
-        run(&mut job).expect_ok("dynamic_errors", 2);
+        run(job.env(IMPATIENT.0, IMPATIENT.1)).expect_ok("dynamic_errors", 2);
     }
 }
 
@@ -78,7 +81,7 @@ fn jobs_that_a_job_starts() {
         let program = prefix().compiled_for(abi, "spawn.c");
         for (starter, ranks) in [(Starter::Nmrun, 1), (Starter::Nmrun, 3), (Starter::Hydra, 2)] {
             let Some(mut job) = prefix().job(test, starter, ranks, &program) else { continue };
-            job.arg(&times);
+            job.arg(&times).env(IMPATIENT.0, IMPATIENT.1);
             if starter == Starter::Nmrun {
                 job.arg("ours");
             }
