@@ -73,10 +73,24 @@ fn ports_that_nobody_serves() {
     }
 }
 
+/// `NETMOD_TEST_SPAWNS` is the number of times.
+#[test]
+fn jobs_that_come_and_go_leave_nothing() {
+    let test = "jobs_that_come_and_go_leave_nothing";
+    let program = prefix().compiled("dynamic_leaks.c");
+    let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
+    run(job.arg(spawns(30))).expect_ok("dynamic_leaks", 2);
+}
+
+/// Number of jobs that a test starts.
+fn spawns(default: u32) -> String {
+    std::env::var("NETMOD_TEST_SPAWNS").unwrap_or_else(|_| default.to_string())
+}
+
 #[test]
 fn jobs_that_a_job_starts() {
     let test = "jobs_that_a_job_starts";
-    let times = std::env::var("NETMOD_TEST_SPAWNS").unwrap_or_else(|_| "8".into());
+    let times = spawns(8);
     for abi in Abi::ALL {
         let program = prefix().compiled_for(abi, "spawn.c");
         for (starter, ranks) in [(Starter::Nmrun, 1), (Starter::Nmrun, 3), (Starter::Hydra, 2)] {
