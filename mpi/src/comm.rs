@@ -76,11 +76,16 @@ impl Agreed {
     }
 }
 
-/// Mixes a number into a name.
-fn mix(name: u64, number: u64) -> u64 {
-    let mixed = (name ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Scrambles a number (the finalizer of SplitMix64).
+fn scrambled(number: u64) -> u64 {
+    let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb)
+}
+
+/// Mixes a number into a name; either may be small.
+fn mix(name: u64, number: u64) -> u64 {
+    scrambled(scrambled(name) ^ number)
 }
 
 /// Returns the name of a communicator that was made of one with the name `parent`, in an operation

@@ -62,7 +62,7 @@ impl Contexts {
     }
 
     /// Acknowledges the failures of processes for a context.
-    pub(super) fn acknowledge(&mut self, context: u32, places: impl IntoIterator<Item = u32>) {
+    pub(crate) fn acknowledge(&mut self, context: u32, places: impl IntoIterator<Item = u32>) {
         if let Some(senders) = self.senders.get_mut(&context) {
             senders.acknowledged.extend(places);
         }

@@ -69,12 +69,6 @@ impl Ch3 {
         self.set_alarm();
     }
 
-    /// Acknowledges the failures of the processes whose messages come in a context, for that alone.
-    pub(crate) fn acknowledge_in(&mut self, context: u32) {
-        let failed: Vec<u32> = self.failed_places().map(|(place, _)| place).collect();
-        self.contexts.acknowledge(context, failed);
-    }
-
     /// Iterates over the failed processes that have places.
     pub(crate) fn failed_places(&self) -> impl Iterator<Item = (u32, &Failure)> {
         self.failures.iter().filter_map(|f| Some((self.groups.place_of(&f.peer)?, f)))

@@ -30,10 +30,10 @@ impl Vci {
         self.ch3.contexts.set_senders(comm.context, places);
     }
 
-    /// Acknowledges the failures known so far of processes whose messages come in a context, so
-    /// that receives from any source in it wait for the others again.
-    pub fn ack_failures_in(&mut self, comm: Comm) {
-        self.ch3.acknowledge_in(comm.context);
+    /// Acknowledges the failures of processes at these places for a context, so that receives from
+    /// any source in it wait for the others again.
+    pub fn ack_failures_in(&mut self, comm: Comm, places: Vec<u32>) {
+        self.ch3.contexts.acknowledge(comm.context, places);
     }
 
     /// Returns the places of processes whose failure was acknowledged for a context.

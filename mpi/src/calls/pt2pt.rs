@@ -8,7 +8,7 @@ use netmod_core::Time;
 use crate::buffers;
 use crate::comm::{CommCore, CommRef};
 use crate::datatype::Buf;
-use crate::error::Result;
+use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Request};
 use crate::instance::{Mpi, State};
 use crate::request::{Ends, Kind, Requests};
@@ -28,6 +28,16 @@ struct Both<'a> {
     receive: RawReq,
     core: &'a Arc<CommCore>,
     ends: Ends,
+}
+
+/// Returns the error of a receive that is over with its call: it does not wait for the processes
+/// that live, as one with a request does.
+#[cold]
+fn ended(mut error: Box<MpiError>) -> Box<MpiError> {
+    if error.class == Class::PROC_FAILED_PENDING {
+        error.class = Class::PROC_FAILED;
+    }
+    error
 }
 
 impl Mpi {
@@ -200,11 +210,11 @@ impl Mpi {
                 }
                 None => Ok(Got::UnderWay(raw, Arc::clone(target.core), ends)),
             }
-        })?;
-        match got {
+        });
+        match got.map_err(ended)? {
             Got::Over(status) => Ok(status),
             Got::UnderWay(raw, core, ends) => {
-                self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
+                self.wait_raw(raw, &core).map_err(ended).and_then(|status| ends.check(status, &core))
             }
         }
     }
@@ -275,7 +285,8 @@ impl Mpi {
                 true => Some(Ok(Status::OF_NOBODY)),
                 false => self
                     .wait_alone(dev, requests, receive)
-                    .inspect_err(|_| dev.end_raw(send))?
+                    .inspect_err(|_| dev.end_raw(send))
+                    .map_err(ended)?
                     .map(|status| ends.check(Status::of_message(status, core), core)),
             };
             match received {
@@ -288,7 +299,8 @@ impl Mpi {
             Err(under_way) => under_way,
         };
         let received = received
-            .unwrap_or_else(|| self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)));
+            .unwrap_or_else(|| self.wait_raw(receive, &core).and_then(|status| ends.check(status, &core)))
+            .map_err(ended);
         let sent = if send.is_over() { Ok(Status::EMPTY) } else { self.wait_raw(send, &core) };
         sent.and(received)
     }

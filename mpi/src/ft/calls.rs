@@ -72,9 +72,8 @@ impl Mpi {
         self.with(|s| {
             let core = s.objects.comms.core(comm)?;
             s.objects.ft.note_used();
-            let failed = s.dev.failed_among(core.peers().places());
-            let ordered = core.peers().places().iter().copied().filter(|p| failed.contains(p));
-            s.objects.groups.insert(ordered.collect::<Vec<_>>(), core.session)
+            let failed = s.objects.ft.failed_of(&s.dev, core.peers().places());
+            s.objects.groups.insert(failed, core.session)
         })
     }
 
@@ -90,7 +89,9 @@ impl Mpi {
             objects.ft.note_used();
             objects.ft.serve(dev, &mut objects.comms);
             let [inn, _] = channels(dev, core.id, core.peers())?;
-            dev.ack_failures_in(inn);
+            let (places, _) = members(&core);
+            let failed = objects.ft.failed_of(dev, &places);
+            dev.ack_failures_in(inn, failed);
             Ok(())
         })
     }
@@ -152,8 +153,9 @@ impl Mpi {
             return Ok(());
         }
         let names = self.with(|s| {
-            let name = |place| exchange::named(&s.dev, place);
-            Ok(named(&places, &failed).into_iter().map(name).collect::<Vec<_>>())
+            let failed = named(&places, &failed);
+            s.objects.ft.note_told(&failed);
+            Ok(failed.into_iter().map(|place| exchange::named(&s.dev, place)).collect::<Vec<_>>())
         })?;
         let text = format!(
             "processes have failed whose failure not all have acknowledged: {}; acknowledge it \

@@ -4,7 +4,7 @@
 //! The messages come in a context of their own, which the device watches: they raise its alarm, as
 //! failures do, and every wait and test looks here then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ch3_shim::{Comm as Channel, Vci};
@@ -12,6 +12,7 @@ use ch3_shim::{Comm as Channel, Vci};
 use super::agree::{Agreement, Outgoing, Value};
 use super::wire::{self, Subject};
 use crate::comm::{CommCore, Comms};
+use crate::handle::Comm;
 use crate::ranks::Ranks;
 
 /// Decided agreements that are kept for processes that have not heard the decision, at most.
@@ -46,6 +47,8 @@ pub(crate) struct Tolerance {
     /// Channels of communicators that the device was not told of, with the processes whose
     /// messages come in them.
     untold: BTreeMap<u32, (Channel, Arc<Ranks>)>,
+    /// Places of processes that an agreement has told this one of, which it may not know otherwise.
+    told: BTreeSet<u32>,
     /// The program goes on after failures by these functions.
     is_used: bool,
 }
@@ -70,6 +73,7 @@ impl Tolerance {
             strays: Vec::new(),
             revoked: Vec::new(),
             untold: BTreeMap::new(),
+            told: BTreeSet::new(),
             is_used: false,
         }
     }
@@ -88,6 +92,17 @@ impl Tolerance {
     /// Notes that the program goes on after failures.
     pub(super) fn note_used(&mut self) {
         self.is_used = true;
+    }
+
+    /// Notes processes that have failed, as an agreement tells.
+    pub(super) fn note_told(&mut self, places: &[u32]) {
+        self.told.extend(places);
+    }
+
+    /// Returns those of these places whose processes have failed, in their order.
+    pub(super) fn failed_of(&self, vci: &Vci, places: &[u32]) -> Vec<u32> {
+        let known = vci.failed_among(places);
+        places.iter().copied().filter(|place| known.contains(place) || self.told.contains(place)).collect()
     }
 
     /// Forgets a communicator that is freed.
@@ -225,7 +240,11 @@ impl Tolerance {
 
     /// Revokes a communicator, and tells the others. True if it is known.
     pub(super) fn revoke(&mut self, vci: &mut Vci, comms: &mut Comms, name: u64, is_first: bool) -> bool {
-        let Some(comm) = comms.values_mut().find(|c| c.core.name == name) else { return false };
+        let predefined = [Comm::WORLD, Comm::SELF].into_iter();
+        let found = predefined
+            .chain(comms.iter().map(|(comm, _)| comm))
+            .find(|comm| comms.find(*comm).is_some_and(|c| c.core.name == name));
+        let Some(comm) = found.and_then(|comm| comms.find_mut(comm)) else { return false };
         let core = Arc::clone(&comm.core);
         if core.is_revoked() {
             return true;
