@@ -49,10 +49,7 @@ pub(crate) struct CommCore {
     remote: Option<Arc<Ranks>>,
     /// The local group comes first, in an order that both groups know.
     first: bool,
-    /// Collective operations that have begun: blocking calls, and those with requests.
-    begun: [AtomicU32; 2],
-    /// Agreements of the processes that live that have begun, also since it was revoked.
-    agreements: Arc<AtomicU32>,
+    begun: Begun,
     /// The memory that its processes share for collective operations.
     pub node: NodeState,
     /// Number of the communicator's handle; 0 while it has none.
@@ -60,6 +57,33 @@ pub(crate) struct CommCore {
     /// The session that it was made of, or null.
     pub session: Session,
     revoked: AtomicBool,
+}
+
+/// The numbers of operations on a communicator that have begun.
+#[derive(Debug)]
+struct Begun {
+    /// Collective operations: blocking calls, and those with requests.
+    operations: [AtomicU32; 2],
+    /// Agreements of the processes that live, also since the communicator was revoked.
+    agreements: Arc<AtomicU32>,
+}
+
+impl Begun {
+    /// Begins to count, for a communicator with this name.
+    ///
+    /// After a failure messages may come that nobody receives, and the context id is used again: so
+    /// communicators hardly begin with the same tags.
+    fn new(name: u64) -> Begun {
+        let first = (name >> 32) as u32;
+        Begun { operations: [AtomicU32::new(first), AtomicU32::new(first)], agreements: Arc::default() }
+    }
+
+    /// Returns the numbers for what stands for the communicator once it is revoked.
+    fn of_revoked(&self) -> Begun {
+        let count = |n: &AtomicU32| AtomicU32::new(n.load(Ordering::Relaxed));
+        let operations = self.operations.each_ref().map(count);
+        Begun { operations, agreements: Arc::clone(&self.agreements) }
+    }
 }
 
 /// An agreed context id, and the name of what is made with it.
@@ -105,15 +129,6 @@ fn inter_name(origin: u64, [own, other]: [u32; 2], first: bool) -> u64 {
     mix(origin, u64::from(one) << 32 | u64::from(two))
 }
 
-/// Returns the first numbers of operations on a communicator with this name.
-///
-/// After a failure messages may come that nobody receives, and the context id is used again: so
-/// communicators hardly begin with the same tags.
-fn first_numbers(name: u64) -> [AtomicU32; 2] {
-    let first = (name >> 32) as u32;
-    [AtomicU32::new(first), AtomicU32::new(first)]
-}
-
 fn new_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -124,7 +139,7 @@ impl CommCore {
     pub(crate) fn intra(agreed: Agreed, channels: [Channel; 2], group: Arc<Ranks>, me: u32) -> CommCore {
         let Agreed { id, name } = agreed;
         let [messages, coll] = channels;
-        let (begun, node, handle) = (first_numbers(name), NodeState::default(), AtomicU32::new(0));
+        let (begun, node, handle) = (Begun::new(name), NodeState::default(), AtomicU32::new(0));
         CommCore {
             id,
             name,
@@ -138,7 +153,6 @@ impl CommCore {
             remote: None,
             first: true,
             begun,
-            agreements: Arc::default(),
             node,
             handle,
             session: Session::NULL,
@@ -159,7 +173,7 @@ impl CommCore {
     ) -> CommCore {
         let ([inn, coll], [out, coll_out]) = (inn, out);
         let (id, name, remote) = (ids[0], inter_name(origin, ids, first), Some(remote));
-        let (begun, node) = (first_numbers(name), NodeState::default());
+        let (begun, node) = (Begun::new(name), NodeState::default());
         let (handle, session) = (AtomicU32::new(0), Session::NULL);
         let serial = new_serial();
         CommCore {
@@ -175,7 +189,6 @@ impl CommCore {
             remote,
             first,
             begun,
-            agreements: Arc::default(),
             node,
             handle,
             session,
@@ -209,8 +222,7 @@ impl CommCore {
             group: Arc::clone(&self.group),
             remote: self.remote.clone(),
             first: self.first,
-            begun: self.begun.each_ref().map(count),
-            agreements: Arc::clone(&self.agreements),
+            begun: self.begun.of_revoked(),
             node: NodeState::default(),
             handle: count(&self.handle),
             session: self.session,
@@ -220,7 +232,7 @@ impl CommCore {
 
     /// Returns the number of the next agreement of its processes.
     pub(crate) fn next_agreement(&self) -> u32 {
-        self.agreements.fetch_add(1, Ordering::Relaxed)
+        self.begun.agreements.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Notes the handle of the communicator.
@@ -312,8 +324,8 @@ impl CommCore {
     /// which would wait for all stores before it.
     #[inline]
     fn next_number(&self, kind: usize) -> u32 {
-        let number = self.begun[kind].load(Ordering::Relaxed);
-        self.begun[kind].store(number.wrapping_add(1), Ordering::Relaxed);
+        let number = self.begun.operations[kind].load(Ordering::Relaxed);
+        self.begun.operations[kind].store(number.wrapping_add(1), Ordering::Relaxed);
         number % (TAGS / 2 - RESERVED)
     }
 

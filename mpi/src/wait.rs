@@ -19,8 +19,8 @@ const CROWDED_POLLS: u32 = 2;
 /// Times in a row that each of the threads that wait does so. Then one of them polls for all.
 const RESTS: u32 = 64;
 
-/// Longest sleep of a wait with a deadline, after which it is asked for what nothing brings; and its
-/// sleep between two looks where several threads call.
+/// Longest sleep of a wait with a deadline, after which its condition is asked although nothing has
+/// come; and its sleep between two looks where several threads call.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 const SHORT_SLEEP: Duration = Duration::from_micros(100);
 

@@ -354,7 +354,7 @@ fn survivors_of_two_groups_go_on_without_the_dead() {
     }
 }
 
-/// Processes start jobs, and meet at ports, while one of them dies, or one of a job that was started.
+/// Processes start jobs, and meet at ports, while one of them dies, or one of such a job.
 #[test]
 fn survivors_of_spawn_and_connect_are_told() {
     let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 10), number("NETMOD_TEST_KILLS_SEED", 1));
@@ -362,7 +362,7 @@ fn survivors_of_spawn_and_connect_are_told() {
     for seed in first..first + runs {
         let random = |what: u64| pattern::seed(&[seed, what]);
         let ranks = 2 + (random(1) % 3) as u32;
-        // Of a job that was started below 0.
+        // Below 0 it is a process of a job that was started.
         let victim = (random(2) % u64::from(ranks + 2)) as i64 - 2;
         let delay = 1 + random(3) % 600_000;
         let mut job = surviving(Abi::Mpich, "meets_kill.c", ranks);

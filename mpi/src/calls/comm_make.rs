@@ -283,7 +283,7 @@ impl Mpi {
         records.map(|records| Wish::parse(&records))
     }
 
-    /// Lets the others, which may go on to an agreement, know that this process has failed before.
+    /// Lets the others, which may go on to an agreement, know that this process has failed.
     pub(super) fn refuse_agreement(&self, party: &Party) -> Result<()> {
         self.with(|s| {
             AndAll::refuse(&mut s.dev, party);
@@ -291,7 +291,7 @@ impl Mpi {
         })
     }
 
-    /// Lets the others, which may go on to gather records, know that this process has failed before.
+    /// Lets the others, which may go on to gather records, know that this process has failed.
     pub(super) fn refuse_records(&self, party: &Party) -> Result<()> {
         self.with(|s| {
             GatherAll::refuse(&mut s.dev, party);

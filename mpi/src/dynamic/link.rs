@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
-use ch3_shim::{Link, Request};
+use ch3_shim::{Link, Request, Vci};
 
-use super::meet::Meeting;
+use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
+use crate::exchange::named;
 use crate::instance::Mpi;
+use crate::status::failure;
 
 /// Longest message of a leader in bytes.
 const MOST: usize = 256 << 20;
@@ -59,6 +61,19 @@ fn gone(e: &ch3_shim::Error) -> Box<MpiError> {
     MpiError::new(Class::PORT, format!("the other side of the port: {e}"))
 }
 
+/// Returns an error if a group has lost a process, or was revoked: it cannot meet another one.
+pub(super) fn group_fault(vci: &Vci, core: &CommCore) -> Option<Box<MpiError>> {
+    if core.is_revoked() {
+        return Some(failure(ch3_shim::Error::Revoked, core));
+    }
+    if !vci.has_alarm() {
+        return None;
+    }
+    let place = *vci.failed_among(core.group().places()).first()?;
+    let text = format!("{} has failed, which is of the group that meets another one", named(vci, place));
+    Some(core.raised(MpiError::new(Class::PROC_FAILED, text)))
+}
+
 impl Mpi {
     /// Waits for a message over a link.
     fn finish_word(&self, request: Request, deadline: Option<Instant>) -> Result<Option<Vec<u8>>> {
@@ -91,12 +106,12 @@ impl Mpi {
     /// A process of either group that is lost; a leader that says what nobody understands.
     pub(super) fn hear_word(
         &self,
-        meeting: &Meeting<'_>,
+        core: &CommCore,
         link: Link,
         deadline: Option<Instant>,
     ) -> Result<Option<Word>> {
         let message = self.wait_until_time(deadline, |vci, _| {
-            if let Some(fault) = meeting.fault(vci) {
+            if let Some(fault) = group_fault(vci, core) {
                 return Some(Err(fault));
             }
             let found = vci.link_comm(link).and_then(|comm| vci.improbe(Link::PEER, Link::TAG, comm));

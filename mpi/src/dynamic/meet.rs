@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 
 use ch3_shim::{Link, PortName, Vci};
 
-use super::link::Word;
+use super::link::{Word, group_fault};
 use super::roster::Roster;
 use crate::comm::CommCore;
 use crate::context::Agreement;
 use crate::error::{Class, MpiError, Result};
-use crate::exchange::{AndAll, Party, named};
+use crate::exchange::{AndAll, Party};
 use crate::handle::Comm;
 use crate::instance::Mpi;
 use crate::ranks::Ranks;
@@ -113,26 +113,10 @@ enum NotServed {
 }
 
 /// A group under way to an intercommunicator.
-pub(super) struct Meeting<'a> {
+struct Meeting<'a> {
     core: &'a Arc<CommCore>,
     /// The context id of this group.
     id: u32,
-}
-
-impl Meeting<'_> {
-    /// Returns an error if the group has lost a process, or was revoked: it cannot meet another one.
-    pub(super) fn fault(&self, vci: &Vci) -> Option<Box<MpiError>> {
-        let core = self.core;
-        if core.is_revoked() {
-            return Some(failure(ch3_shim::Error::Revoked, core));
-        }
-        if !vci.has_alarm() {
-            return None;
-        }
-        let place = *vci.failed_among(core.group().places()).first()?;
-        let text = format!("{} has failed, which is of the group that meets another one", named(vci, place));
-        Some(core.raised(MpiError::new(Class::PROC_FAILED, text)))
-    }
 }
 
 impl Mpi {
@@ -235,7 +219,7 @@ impl Mpi {
         let mut asked = Instant::now();
         loop {
             let link = self.wait_until_time(deadline, |vci, _| {
-                if let Some(fault) = meeting.fault(vci) {
+                if let Some(fault) = group_fault(vci, meeting.core) {
                     return Some(Err(fault));
                 }
                 let link = vci.link_at(port).map_err(|e| MpiError::new(Class::PORT, e.to_string()));
@@ -273,13 +257,14 @@ impl Mpi {
     /// Meets the group of a guest.
     fn serve(&self, meeting: &Meeting<'_>, link: Link) -> std::result::Result<Other, NotServed> {
         let silence = || Some(Instant::now() + SILENCE);
-        let heard = self.hear_word(meeting, link, silence()).and_then(spoken).map_err(NotServed::Guest)?;
+        let heard =
+            self.hear_word(meeting.core, link, silence()).and_then(spoken).map_err(NotServed::Guest)?;
         let Word::Offer(roster) = heard else { return Err(NotServed::Guest(out_of_turn(heard))) };
         let terms = self.own_roster(meeting).map_err(NotServed::Host)?;
         self.say(link, Word::Terms(terms), silence()).map_err(NotServed::Guest)?;
         let other = self.propose(meeting, roster).map_err(NotServed::Host)?;
         let agreed = self
-            .hear_word(meeting, link, silence())
+            .hear_word(meeting.core, link, silence())
             .and_then(spoken)
             .and_then(|word| if word == Word::Ready { Ok(()) } else { Err(out_of_turn(word)) })
             .and_then(|()| self.say(link, Word::Go, silence()));
@@ -315,7 +300,7 @@ impl Mpi {
     fn ask(&self, meeting: &Meeting<'_>, link: Link, deadline: Option<Instant>) -> Result<Other> {
         let offer = self.own_roster(meeting)?;
         self.say(link, Word::Offer(offer), deadline)?;
-        let roster = match self.hear_word(meeting, link, deadline)? {
+        let roster = match self.hear_word(meeting.core, link, deadline)? {
             Some(Word::Terms(roster)) => roster,
             Some(word) => return Err(out_of_turn(word)),
             None => return Err(MpiError::new(Class::TIMEOUT, "")),
@@ -330,7 +315,7 @@ impl Mpi {
             }
         };
         self.say(link, Word::Ready, silence())?;
-        match self.hear_word(meeting, link, silence()).and_then(spoken)? {
+        match self.hear_word(meeting.core, link, silence()).and_then(spoken)? {
             Word::Go => Ok(other),
             word => Err(out_of_turn(word)),
         }
@@ -351,7 +336,7 @@ impl Mpi {
         if all? {
             return Ok(other);
         }
-        if let Some(fault) = self.with(|s| Ok(meeting.fault(&s.dev)))? {
+        if let Some(fault) = self.with(|s| Ok(group_fault(&s.dev, meeting.core)))? {
             return Err(fault);
         }
         let text = "a process of the group could not meet the other group; its own error tells why";
