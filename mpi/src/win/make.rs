@@ -1,6 +1,6 @@
 //! The making and freeing of windows, by all processes of a group.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ch3_shim::Vci;
@@ -322,7 +322,7 @@ impl Mpi {
                 unit: member.unit,
                 neighbour,
                 late: LateLock::None,
-                pending: Vec::new(),
+                pending: VecDeque::new(),
                 is_dirty: false,
                 failure: None,
             }

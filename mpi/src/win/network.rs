@@ -168,13 +168,14 @@ impl Window {
             let _ = vci.progress();
             self.has_answers(vci, rank);
         }
-        self.targets[rank as usize].pending.push(Pending { raw, is_ours: true, is_far: true });
+        self.targets[rank as usize].pending.push_back(Pending { raw, is_ours: true, is_far: true });
         raw
     }
 
     /// Returns true if what the network does with targets has ended. What follows may be told to
     /// them then.
-    pub(super) fn have_moved(&mut self, vci: &Vci, ranks: &[u32]) -> bool {
+    pub(super) fn have_moved(&mut self, vci: &mut Vci, ranks: &[u32]) -> bool {
+        self.have_answers(vci, ranks);
         let ended = |rank: &u32| {
             let mut far = self.targets[*rank as usize].pending.iter().filter(|answer| answer.is_far);
             far.all(|answer| vci.is_finished(answer.raw))

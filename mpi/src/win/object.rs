@@ -1,5 +1,6 @@
 //! Windows of a process, and the handles that name them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
@@ -71,7 +72,7 @@ pub(super) struct Target {
     /// Its lock in an epoch of `MPI_Win_lock_all`.
     pub late: LateLock,
     /// Answers to this process's requests.
-    pub pending: Vec<Pending>,
+    pub pending: VecDeque<Pending>,
     /// True if it has been sent requests since the last flush.
     pub is_dirty: bool,
     /// The first failure since the last flush.

@@ -357,7 +357,7 @@ impl Window {
     /// Waits for an answer of a target into a place.
     fn expect(&mut self, vci: &mut Vci, rank: u32, room: Segment) -> Result<RawReq> {
         let raw = vci.irecv_raw(room, self.place(rank), ANSWER, self.core.inn)?;
-        self.targets[rank as usize].pending.push(Pending { raw, is_ours: true, is_far: false });
+        self.targets[rank as usize].pending.push_back(Pending { raw, is_ours: true, is_far: false });
         Ok(raw)
     }
 
@@ -439,21 +439,18 @@ impl Window {
         }
     }
 
-    /// Returns true if all answers of a target have come, whose failures are noted.
+    /// Returns true if all answers of a target have come, whose failures are noted. They come
+    /// mostly in order: one that has not come hides those behind it, so that a look is short.
     pub(super) fn has_answers(&mut self, vci: &mut Vci, rank: u32) -> bool {
         let target = &mut self.targets[rank as usize];
         let failure = &mut target.failure;
-        target.pending.retain(|answer| {
-            if !vci.is_finished(answer.raw) {
-                return true;
-            }
+        while let Some(answer) = target.pending.pop_front_if(|answer| vci.is_finished(answer.raw)) {
             if answer.is_ours
                 && let Err(e) = vci.take_raw(answer.raw)
             {
                 failure.get_or_insert_with(|| e.into());
             }
-            false
-        });
+        }
         target.pending.is_empty()
     }
 }
