@@ -12,7 +12,7 @@
 //! lowest key (parent and tag) has precedence in each process. So of all agreements in the job
 //! the lowest finds its processes agreed at last, and then the next one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use ch3_shim::{Comm as Channel, Device, Vci};
 
@@ -47,6 +47,9 @@ pub(crate) struct Contexts {
     /// Communicators that were freed while operations on them were under way, with their error
     /// handlers.
     ending: Vec<(Arc<CommCore>, Handler)>,
+    /// Processes of other jobs that are met for communicators under way: until these are made,
+    /// nothing else shows that the jobs are used.
+    met: Vec<Weak<[u32]>>,
     /// All processes of the job, for agreements of processes that have no communicator.
     sessions: Arc<CommCore>,
 }
@@ -96,7 +99,7 @@ impl Contexts {
         let sessions =
             Arc::new(CommCore::intra(Agreed::from_start(SESSIONS), channels(dev, SESSIONS, &all)?, all, me));
         let (waiting, ending) = (Vec::new(), Vec::new());
-        let contexts = Contexts { free, waiting, offered: [false; 2], ending, sessions };
+        let contexts = Contexts { free, waiting, offered: [false; 2], ending, met: Vec::new(), sessions };
         let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
             let group = Arc::new(Ranks::new(places.into()));
             let core = CommCore::intra(Agreed::from_start(id), channels(dev, id, &group)?, group, rank);
@@ -133,6 +136,20 @@ impl Contexts {
     /// Communicators that were freed while operations on them were under way.
     pub(crate) fn ending(&self) -> impl Iterator<Item = &CommCore> {
         self.ending.iter().map(|(core, _)| &**core)
+    }
+
+    /// Notes processes that are met for a communicator under way. They count as used as long as the
+    /// caller keeps what this returns.
+    pub(crate) fn hold(&mut self, places: &[u32]) -> Arc<[u32]> {
+        let held: Arc<[u32]> = places.into();
+        self.met.push(Arc::downgrade(&held));
+        held
+    }
+
+    /// Returns the processes that are met for communicators under way.
+    pub(crate) fn held(&mut self) -> Vec<Arc<[u32]>> {
+        self.met.retain(|met| met.strong_count() > 0);
+        self.met.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Takes back an id that no communicator was made of.

@@ -127,7 +127,11 @@ impl Mpi {
             return Err(MpiError::new(Class::PROC_FAILED, text));
         }
         let other = Roster::parse(&other)?;
-        let remote = Ranks::new(self.with(|s| other.meet(&mut s.dev))?);
+        let (remote, _held) = self.with(|s| {
+            let remote = Ranks::new(other.meet(&mut s.dev)?);
+            let held = s.objects.contexts.hold(remote.places());
+            Ok((remote, held))
+        })?;
         if let Some(common) = places.iter().find(|place| remote.rank(**place).is_some()) {
             let text =
                 format!("process {common} of the job is in both groups; they must have none in common");

@@ -16,11 +16,13 @@ impl State {
         if self.dev.jobs_met() == 0 {
             return;
         }
+        let held = self.objects.contexts.held();
         let (size, objects) = (self.dev.size(), &self.objects);
         let comms = objects.comms.iter().map(|(_, comm)| &*comm.core);
         let cores =
             comms.chain(objects.contexts.ending()).chain(objects.wins.cores()).chain(objects.files.cores());
-        let used: HashSet<u32> = cores.flat_map(|core| core.others(size)).collect();
+        let under_way = held.iter().flat_map(|places| places.iter().copied());
+        let used: HashSet<u32> = cores.flat_map(|core| core.others(size)).chain(under_way).collect();
         self.dev.leave_jobs(|place| used.contains(&place));
         self.dev.has_left();
     }

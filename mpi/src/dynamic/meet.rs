@@ -63,6 +63,8 @@ struct Other {
     id: u32,
     remote: Ranks,
     own_first: bool,
+    /// Keeps the jobs of the group from being left before the communicator is made.
+    held: Arc<[u32]>,
 }
 
 /// The word of a root to the members of its group.
@@ -188,7 +190,7 @@ impl Mpi {
 
     fn inter_of(&self, comm: Comm, meeting: &Meeting<'_>, other: Other) -> Result<Comm> {
         let Meeting { core, id } = *meeting;
-        let Other { id: other, remote, own_first } = other;
+        let Other { id: other, remote, own_first, held: _held } = other;
         let group = (Arc::clone(core.group()), core.rank());
         self.make_first_inter(comm, [id, other], group, Arc::new(remote), own_first)
     }
@@ -355,7 +357,8 @@ impl Mpi {
                 let text = "a process is in both groups; they must have none in common";
                 return Err(MpiError::new(Class::COMM, text));
             }
-            Ok(Other { id: other.id, own_first: own.is_before(&other), remote })
+            let held = s.objects.contexts.hold(remote.places());
+            Ok(Other { id: other.id, own_first: own.is_before(&other), remote, held })
         })
     }
 
