@@ -11,7 +11,7 @@ use crate::calls::Calls;
 use crate::link::{ConnKey, HandshakeParams};
 use crate::pairs::Pairs;
 use crate::rail::reader::ChunkReader;
-use crate::record::Opener;
+use crate::record::{Opener, Seal};
 use crate::sys::Interest;
 
 /// The kind of object that a [`ConnId`] is a handle of.
@@ -93,8 +93,16 @@ pub(crate) struct Reading {
     pub(crate) position: u64,
     /// Position from which on the session is told of what was read.
     pub(crate) owe_at: u64,
-    /// Checks the records of an adopted connection with checksums.
+    /// Checks the records of an adopted connection that has them.
     pub(crate) opener: Option<Box<Opener>>,
+}
+
+/// The checks and the protection of the two directions of a connection.
+#[derive(Debug)]
+pub(crate) struct Seals {
+    pub(crate) out: Seal,
+    /// `None` once the connection is read.
+    pub(crate) inn: Option<Seal>,
 }
 
 /// Parameters that the two sides have told each other in the handshake.
@@ -110,8 +118,8 @@ pub(crate) struct Handshake {
     pub(crate) session_name: u64,
     /// Position up to which the peer has read.
     pub(crate) peer_position: u64,
-    /// Both sides want checksums.
-    pub(crate) sealed: bool,
+    /// The checks and the protection of its records, if it has records.
+    pub(crate) seals: Option<Box<Seals>>,
 }
 
 /// A connection.
@@ -160,7 +168,7 @@ impl Conn {
                 params: HandshakeParams { session: 0, fresh: 0, incarnation: 0, dial: 0 },
                 session_name: 0,
                 peer_position: 0,
-                sealed: false,
+                seals: None,
             },
             peer_left: false,
             moves: false,

@@ -110,13 +110,8 @@ fn without_sessions_it_takes_the_vc_down_and_the_error_says_where() {
 #[test]
 fn it_holds_where_both_sides_have_it_on() {
     let tap = Tap::default();
-    let first = std::sync::atomic::AtomicBool::new(true);
-    let tune = move |cfg: &mut Config| {
-        if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            on(cfg);
-        }
-    };
-    for stats in run_job_with(&tap, 2, tune, |dev| talk(dev, 1).expect("the traffic")) {
+    tap.tune(1, on);
+    for stats in run_job_with(&tap, 2, |_| {}, |dev| talk(dev, 1).expect("the traffic")) {
         assert_eq!(stats.altered, 0);
     }
 }

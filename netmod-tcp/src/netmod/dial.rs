@@ -10,7 +10,7 @@ use crate::conn::{Conn, ConnId, Stage};
 use crate::link::Failure;
 use crate::route::Route;
 use crate::sockets::connect;
-use crate::sys::{Interest, random};
+use crate::sys::Interest;
 
 impl TcpNetmod {
     /// Begins a dial. The flag of an error says that another dial would fail likewise.
@@ -86,7 +86,7 @@ impl TcpNetmod {
     /// # Errors
     /// If there is no VC any more, or no random numbers.
     pub(crate) fn begin_handshake(&mut self, vc: VcId, id: ConnId) -> Result<(), Failure> {
-        let caps = self.caps();
+        let (caps, nonce) = (self.caps(), self.nonce().map_err(|e| failure(&e))?);
         let Some(c) = self.sockets.conns.get_mut(id) else { return Ok(()) };
         let rail = c.rail_number();
         // No network is in between that could break a connection within a node, and the copies of
@@ -114,7 +114,6 @@ impl TcpNetmod {
                 key: self.id.key_towards(&v.peer.group)?,
             })
         });
-        let nonce = random().map_err(|e| failure(&e))?;
         let (initiator, hello) = Initiator::new(params.ok_or(Failure::None)?, nonce);
         c.stage = Stage::Dial(Box::new(initiator));
         self.sockets.watch(id, Interest::READ);

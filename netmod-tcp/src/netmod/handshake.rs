@@ -1,16 +1,17 @@
 //! Connections outside the message stream: accepting, the handshake, last words.
 
 use netmod_connection::{
-    HandshakeError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
-    ResponderStep, Sender, Versions, reject_unauthenticated,
+    HandshakeError, Initiator, InitiatorStep, JobKey, NONCE_LEN, Nonce, Purpose, READY_LEN, RejectReason,
+    Responder, ResponderParams, ResponderStep, Sender, Versions, reject_unauthenticated,
 };
 use netmod_core::{Core, Event, Events, VcId};
 use socket2::Socket;
 
 use super::TcpNetmod;
-use crate::conn::{self, Conn, ConnId, RailEnd, Stage};
+use crate::conn::{self, Conn, ConnId, RailEnd, Seals, Stage};
 use crate::link::{Failure, HandshakeParams, LinkEvent};
 use crate::pairs::{self, PAIRS_LEN, Pairs};
+use crate::record::{Keyed, Seal};
 use crate::sys::{self, Interest, random};
 
 /// Connections accepted in one poll.
@@ -22,6 +23,10 @@ pub(crate) const RESUME: u64 = 1;
 /// The capability, and wish, of records with checksums.
 pub(crate) const CHECKSUM: u64 = 2;
 
+/// The capabilities, and wishes, of records with MACs, and of encrypted ones.
+pub(crate) const AUTH: u64 = 4;
+pub(crate) const ENCRYPT: u64 = 8;
+
 /// Returns the failure that a link is told of for a failed system call.
 pub(crate) fn failure(e: &std::io::Error) -> Failure {
     e.raw_os_error().map_or(Failure::Protocol, Failure::Errno)
@@ -31,7 +36,51 @@ impl TcpNetmod {
     /// Returns the capabilities of this side.
     pub(crate) fn caps(&self) -> u64 {
         let resume = if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME };
-        resume | if self.cfg.checksum { CHECKSUM } else { 0 }
+        resume | self.security() | if self.cfg.checksum { CHECKSUM } else { 0 }
+    }
+
+    /// Returns the capability that all connections must have; 0 if none must.
+    fn security(&self) -> u64 {
+        match self.cfg.security {
+            "auth" => AUTH,
+            "encrypt" => ENCRYPT,
+            _ => 0,
+        }
+    }
+
+    /// Returns a nonce for a handshake.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub(crate) fn nonce(&self) -> std::io::Result<Nonce> {
+        let random: [u8; NONCE_LEN] = random()?;
+        Ok(match self.security() {
+            0 => random.into(),
+            caps => Nonce::of_exchange(random, caps),
+        })
+    }
+
+    /// Returns the checks and the protection of a connection, with what both sides want and its
+    /// key.
+    ///
+    /// # Errors
+    /// If this side wants another protection than the peer.
+    pub(crate) fn seals(
+        &self,
+        caps: u64,
+        key: Option<JobKey>,
+        dialled: bool,
+    ) -> Result<Option<Box<Seals>>, RejectReason> {
+        let wanted = self.security();
+        if wanted == 0 {
+            let checked = Seals { out: Seal::Checksum, inn: Some(Seal::Checksum) };
+            return Ok((caps & CHECKSUM != 0).then(|| Box::new(checked)));
+        }
+        let Some(key) = key.filter(|_| caps & wanted != 0) else { return Err(RejectReason::OtherSecurity) };
+        let [initiator, responder] = [&b"of the initiator"[..], b"of the responder"]
+            .map(|side| Seal::Keyed(Box::new(Keyed::new(key.derive(&[side]), wanted == ENCRYPT))));
+        let (out, inn) = if dialled { (initiator, responder) } else { (responder, initiator) };
+        Ok(Some(Box::new(Seals { out, inn: Some(inn) })))
     }
 
     /// Closes a connection. Its link knows, or is told by the caller.
@@ -71,7 +120,7 @@ impl TcpNetmod {
             caps: self.caps(),
             incarnation: self.id.incarnation(),
         };
-        let responder = Box::new(Responder::new(params, random()?));
+        let responder = Box::new(Responder::new(params, self.nonce()?));
         let until = self.clock.now + self.link_cfg.handshake_timeout;
         self.sockets.take_in(&mut self.clock, &mut self.stats, socket, responder, until)
     }
@@ -255,11 +304,24 @@ impl TcpNetmod {
                 InitiatorStep::Accepted { caps, incarnation, dials, session, position, .. },
                 pairs,
             )) => {
+                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
+                    Stage::Dial(i) => i.key(),
+                    _ => None,
+                });
+                let seals = match self.seals(caps, key, true) {
+                    Ok(seals) => seals,
+                    Err(reason) => {
+                        self.close(id);
+                        let failure = Failure::Rejected(reason);
+                        self.link_event(core, vc, LinkEvent::DialFailed { conn, failure, permanent: true });
+                        return None;
+                    }
+                };
                 // A session that was asked for goes on: it began for a checkpoint.
                 let goes_on = self.sessions.vcs.get(vc).is_some_and(|v| v.link.session() == session);
                 if let Some(c) = self.sockets.conns.get_mut(id) {
                     c.handshake.session_name = session;
-                    c.handshake.sealed = caps & CHECKSUM != 0;
+                    c.handshake.seals = seals;
                     c.handshake.peer_position = position;
                 }
                 if let Some(v) = self.sessions.vcs.get_mut(vc) {
@@ -332,6 +394,14 @@ impl TcpNetmod {
             }
             Ok((used, ResponderStep::Proved(p), pairs)) => {
                 let claim = p.claim;
+                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
+                    Stage::Unauthenticated(r) | Stage::Proved(r, _) => r.key(),
+                    _ => None,
+                });
+                // It offers what it wants. This side learns of the refusal by its own dial.
+                let alike = claim.offers & (AUTH | ENCRYPT) == self.security();
+                let mut seals =
+                    if alike { self.seals(p.caps, key, false) } else { Err(RejectReason::OtherSecurity) };
                 if let Some(c) = self.sockets.conns.get_mut(id) {
                     let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
                     c.handshake.params = HandshakeParams {
@@ -341,12 +411,12 @@ impl TcpNetmod {
                         dial: claim.dial,
                     };
                     c.handshake.session_name = p.fresh;
-                    c.handshake.sealed = p.caps & CHECKSUM != 0;
+                    c.handshake.seals = seals.as_mut().ok().and_then(Option::take);
                     c.handshake.peer_position = claim.position;
                     c.moves = pairs.offer;
                     c.handshake.proposed = (!pairs.as_slice().is_empty()).then(|| Box::new(pairs));
                 }
-                self.proved(core, id, claim.peer, claim.purpose);
+                self.proved(core, id, claim.peer, claim.purpose, seals.err());
                 Some(used)
             }
             Ok((used, ResponderStep::Ready, _)) => {
@@ -367,8 +437,15 @@ impl TcpNetmod {
         }
     }
 
-    /// Takes note that a peer has proved its name.
-    fn proved(&mut self, core: &mut Core, id: ConnId, peer: netmod_core::PeerName, purpose: Purpose) {
+    /// Takes note that a peer has proved its name. It is refused if there is a reason.
+    fn proved(
+        &mut self,
+        core: &mut Core,
+        id: ConnId,
+        peer: netmod_core::PeerName,
+        purpose: Purpose,
+        refused: Option<RejectReason>,
+    ) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let stage = std::mem::replace(&mut c.stage, Stage::Connecting);
         let Stage::Unauthenticated(r) = stage else {
@@ -376,6 +453,9 @@ impl TcpNetmod {
             return;
         };
         c.stage = Stage::Proved(r, peer);
+        if let Some(reason) = refused {
+            return self.reject(id, reason);
+        }
         if let Purpose::Rail { .. } = purpose {
             return self.rail_offered(id, peer);
         }

@@ -1,5 +1,5 @@
-//! Connections with checksums (`NETMOD_CHECKSUM=on`): their bytes go out in records, and come in by
-//! way of a buffer in which they are checked.
+//! Connections whose bytes are checked (`NETMOD_CHECKSUM`, `NETMOD_TCP_SECURITY`): they go out in
+//! records, and come in by way of a buffer in which they are checked.
 //!
 //! A record that was altered on the way is reported with its place in the stream. It ends its
 //! connection, not its session: what was checked counts as read, and the rest comes again. A place
@@ -10,7 +10,7 @@ use netmod_core::{Core, Event, Events, IoVec, VcError, VcErrorKind, VcId, VcLife
 use super::TcpNetmod;
 use crate::conn::{self, ConnId};
 use crate::link::{Failure, LinkEvent};
-use crate::record::{self, Corrupt, Opener, RECORD_MAX};
+use crate::record::{Corrupt, Opener, RECORD_MAX};
 use crate::sys::{self, MAX_IOV};
 
 /// Times that a record at one position may be altered before the VC is given up.
@@ -21,9 +21,10 @@ impl TcpNetmod {
     pub(crate) fn seal(&mut self, vc: VcId, id: ConnId) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let Some(v) = self.sessions.vcs.get_mut(vc) else { return };
-        v.tx.sealed = c.handshake.sealed;
-        c.rx.opener = c.handshake.sealed.then(|| Box::new(Opener::new(c.rx.position)));
-        if self.cfg.checksum && !c.handshake.sealed {
+        v.tx.sealed = c.handshake.seals.is_some();
+        let seal = c.handshake.seals.as_mut().and_then(|seals| seals.inn.take());
+        c.rx.opener = seal.map(|seal| Box::new(Opener::new(seal, c.rx.position)));
+        if self.cfg.checksum && !v.tx.sealed {
             tracing::warn!(
                 peer = v.peer.rank,
                 "its messages are not checked: it was started without NETMOD_CHECKSUM=on"
@@ -31,9 +32,10 @@ impl TcpNetmod {
         }
     }
 
-    /// Returns last words in the form in which a connection carries its bytes.
-    pub(crate) fn last_words(&self, id: ConnId, words: &[u8]) -> Vec<u8> {
-        let Some(c) = self.sockets.conns.get(id).filter(|c| c.handshake.sealed) else {
+    /// Returns last words in the form in which a connection carries its bytes. Nothing may follow.
+    pub(crate) fn last_words(&mut self, id: ConnId, words: &[u8]) -> Vec<u8> {
+        let c = self.sockets.conns.get_mut(id);
+        let Some((c, seals)) = c.and_then(|c| c.handshake.seals.take().map(|seals| (c, seals))) else {
             return words.to_vec();
         };
         let sent =
@@ -43,8 +45,10 @@ impl TcpNetmod {
         // A connection that was only promised goes on, if at all, where its peer has said that it
         // stopped.
         let pos = if c.rx.opener.is_some() { sent } else { c.handshake.peer_position };
-        let mut out = record::head(pos, words.len() as u32, crc32c::crc32c(words)).to_vec();
+        let (mut out, mut seal) = (Vec::new(), seals.out);
+        seal.begin(&mut out);
         out.extend_from_slice(words);
+        seal.finish(pos, &mut out);
         out
     }
 
@@ -78,18 +82,17 @@ impl TcpNetmod {
                 q.written(core, vc, 0);
                 if q.len() == before { return } else { continue }
             }
-            // The copy is what the checksum is of: its owners may take messages back that have not
-            // begun.
-            let mut payload = Vec::with_capacity(bytes);
-            sys::copy_iov(&iov[..n], &mut payload);
-            c.out.extend_from_slice(&record::head(q.sent(), bytes as u32, crc32c::crc32c(&payload)));
-            c.out.append(&mut payload);
+            let Some(seals) = c.handshake.seals.as_mut() else { return };
+            // The copy is what is checked: its owners may take messages back that have not begun.
+            let at = seals.out.begin(&mut c.out);
+            sys::copy_iov(&iov[..n], &mut c.out);
+            seals.out.finish(q.sent(), &mut c.out[at..]);
             q.written(core, vc, bytes);
             self.stats.tx_calls += 1;
         }
     }
 
-    /// Reads once from a connection with checksums. Whether there was anything.
+    /// Reads once from a connection with records. Whether there was anything.
     #[cold]
     pub(crate) fn read_sealed(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) -> bool {
         let Some(c) = self.sockets.conns.get_mut(id) else { return false };
@@ -179,7 +182,7 @@ impl TcpNetmod {
         v.session.altered.at = corrupt.pos;
         v.session.altered.records += 1;
         let (times, peer, address) = (v.session.altered.times, v.peer, v.routes.address());
-        tracing::error!(peer = peer.rank, %address, %corrupt, times, "corrupted on the way (NETMOD_CHECKSUM)");
+        tracing::error!(peer = peer.rank, %address, %corrupt, times, "corrupted on the way");
         if times < ALTERED_MAX && v.session.id != 0 {
             self.close(id);
             let lost = LinkEvent::Lost { conn: conn::key(id), failure: Failure::Altered };
@@ -187,7 +190,7 @@ impl TcpNetmod {
         }
         let text = format!(
             "connection with {address}: {corrupt}, {times} times; is the memory of a host, a network card or a \
-             switch in between broken?"
+             switch in between broken, or is somebody in between?"
         );
         self.vc_abort(core, vc, VcError::new(VcErrorKind::Lost, Some(peer), text));
     }

@@ -5,7 +5,7 @@ use netmod_core::PeerName;
 use crate::collector::Collector;
 use crate::frame::{Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
-use crate::{HandshakeError, JobKey, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
+use crate::{HandshakeError, JobKey, NONCE_LEN, Nonce, Purpose, RejectReason, Sender, Terms, Versions};
 
 /// The parameters of a dial.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,9 +83,11 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Initiator {
     params: InitiatorParams,
-    nonce: [u8; NONCE_LEN],
+    nonce: Nonce,
     collector: Collector,
     transcript: Transcript,
+    /// The key of the connection, if the sides agree on one.
+    traffic: Option<JobKey>,
     state: State,
     version: u16,
     caps: u64,
@@ -98,7 +100,8 @@ pub struct Initiator {
 impl Initiator {
     /// Begins a handshake; the frame is the HELLO to send. `nonce` must be random and never used
     /// before.
-    pub fn new(params: InitiatorParams, nonce: [u8; NONCE_LEN]) -> (Initiator, Frame) {
+    pub fn new(params: InitiatorParams, nonce: impl Into<Nonce>) -> (Initiator, Frame) {
+        let nonce = nonce.into();
         let (flags, port) = match params.purpose {
             Purpose::Vc => (0u32, 0u64),
             Purpose::Root { port } => (1, port),
@@ -119,7 +122,7 @@ impl Initiator {
             .put(&params.session.to_le_bytes())
             .put(&params.position.to_le_bytes())
             .put(params.terms.as_bytes())
-            .put(&nonce);
+            .put(nonce.public());
         let mut transcript = Transcript::new();
         transcript.add(&hello);
         let initiator = Initiator {
@@ -127,6 +130,7 @@ impl Initiator {
             nonce,
             collector: Collector::new(),
             transcript,
+            traffic: None,
             state: State::Challenge,
             version: 0,
             caps: 0,
@@ -179,7 +183,7 @@ impl Initiator {
         if reserved != [0; 6] {
             return Err(HandshakeError::Reserved { kind: FrameType::Challenge });
         }
-        if nonce == self.nonce {
+        if nonce == *self.nonce.public() {
             return Err(HandshakeError::Reflected);
         }
         let Versions { min, max } = self.params.versions;
@@ -192,6 +196,8 @@ impl Initiator {
         let proof = Frame::new(FrameType::Proof, 0);
         let proof = self.transcript.seal(&self.params.key, Label::Initiator, proof);
         self.fresh = self.transcript.session(&self.params.key);
+        let shared = self.nonce.shared(nonce, caps);
+        self.traffic = shared.map(|shared| self.transcript.traffic(&self.params.key, &shared));
         Ok(InitiatorStep::Prove(proof))
     }
 
@@ -251,6 +257,12 @@ impl Initiator {
     /// Makes the GOODBYE, in place of READY or at any time before.
     pub fn goodbye() -> Frame {
         Frame::new(FrameType::Goodbye, 0)
+    }
+
+    /// Returns the key of the connection once accepted, which its two ends alone know; `None`
+    /// unless both sides have a capability that wants one ([`Nonce::of_exchange`]).
+    pub fn key(&self) -> Option<JobKey> {
+        self.traffic
     }
 
     /// Returns the kind of sender at the other end, as far as is proved.

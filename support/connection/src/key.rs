@@ -7,7 +7,7 @@ use sha2::Sha256;
 
 use crate::frame::{Frame, MAC_LEN};
 
-/// The secret that the processes of a job share: 32 random bytes.
+/// A secret of 32 bytes: that of the processes of a job, or of the ends of a connection.
 ///
 /// It is never printed: `Debug` shows that there is a key, not which.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub(crate) enum Label {
     Reject,
     Ready,
     Session,
+    Traffic,
 }
 
 impl Label {
@@ -60,6 +61,7 @@ impl Label {
             Label::Reject => b"netmod reject   ",
             Label::Ready => b"netmod ready    ",
             Label::Session => b"netmod session  ",
+            Label::Traffic => b"netmod traffic  ",
         }
     }
 }
@@ -104,6 +106,12 @@ impl Transcript {
         let mac = self.mac(key, Label::Session, &[]).finalize().into_bytes();
         let id = mac.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
         id.max(1)
+    }
+
+    /// Returns the key of the connection, of a secret that both sides share. Both have it once
+    /// PROOF is in the transcript.
+    pub(crate) fn traffic(&self, key: &JobKey, shared: &[u8; 32]) -> JobKey {
+        JobKey(self.mac(key, Label::Traffic, shared).finalize().into_bytes().into())
     }
 
     /// Returns the number of MACs of the other side that were right.

@@ -23,6 +23,9 @@
 //!
 //! Both objects take bytes in pieces of any size, keep at most one incomplete frame, and never take
 //! a byte behind the frame that they are waiting for: messages may follow READY in the same read.
+//! Where both sides want it, the nonces are public keys, and the handshake ends with a key that the
+//! two ends of this connection alone know ([`Nonce`], [`Initiator::key`]).
+//!
 //! The GOODBYE of an initiator that gives up carries no MAC, because who could forge it could as
 //! well reset the connection. What follows the handshake is the netmod's own.
 //!
@@ -43,6 +46,7 @@
 mod collector;
 mod error;
 pub mod establish;
+mod exchange;
 mod frame;
 mod identity;
 mod initiator;
@@ -54,6 +58,7 @@ mod terms;
 mod tests;
 
 pub use error::{HandshakeError, Sender};
+pub use exchange::Nonce;
 pub use frame::{Frame, FrameType, HEADER_LEN, MAGIC, MAX_FRAME, READY_LEN};
 pub use identity::Identity;
 pub use initiator::{Initiator, InitiatorParams, InitiatorStep};

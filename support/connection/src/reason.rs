@@ -69,6 +69,8 @@ reasons! {
     NoRails = 11, true, "its VC is not connected, or takes no rails";
     /// The responder has its VC with this process at another netmod: the two have not chosen alike.
     OtherNetmod = 12, false, "it has its end of the connection with another netmod";
+    /// One of the two wants messages to be protected in a way in which the other does not.
+    OtherSecurity = 13, false, "NETMOD_TCP_SECURITY is another one there: set it alike for all processes";
     /// No version of the protocol is known to both.
     Version = 16, false, "it speaks other versions of the protocol";
     /// The responder knows no job or group of that id.

@@ -5,7 +5,9 @@ use netmod_core::{GroupId, PeerName};
 use crate::collector::Collector;
 use crate::frame::{Frame, FrameType, MAC_LEN};
 use crate::key::{Label, Transcript};
-use crate::{HandshakeError, JobKey, MAX_TERMS, NONCE_LEN, Purpose, RejectReason, Sender, Terms, Versions};
+use crate::{
+    HandshakeError, JobKey, MAX_TERMS, NONCE_LEN, Nonce, Purpose, RejectReason, Sender, Terms, Versions,
+};
 
 /// A responder's knowledge of groups and ports.
 pub trait Directory {
@@ -41,6 +43,8 @@ pub struct Claim {
     pub peer: PeerName,
     /// The purpose of the connection.
     pub purpose: Purpose,
+    /// The capabilities that it offers.
+    pub offers: u64,
     /// Its incarnation.
     pub incarnation: u64,
     /// Number of the dial; later dials of the process have greater numbers.
@@ -96,9 +100,11 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Responder {
     params: ResponderParams,
-    nonce: [u8; NONCE_LEN],
+    nonce: Nonce,
     collector: Collector,
     transcript: Transcript,
+    /// The key of the connection, if the sides agree on one.
+    traffic: Option<JobKey>,
     state: State,
     /// Known from HELLO on; believed from PROOF on.
     claim: Option<Claim>,
@@ -112,16 +118,19 @@ struct Chosen {
     key: JobKey,
     version: u16,
     caps: u64,
+    /// The initiator's.
+    nonce: [u8; NONCE_LEN],
 }
 
 impl Responder {
     /// Awaits a HELLO. `nonce` must be random and never used before.
-    pub fn new(params: ResponderParams, nonce: [u8; NONCE_LEN]) -> Responder {
+    pub fn new(params: ResponderParams, nonce: impl Into<Nonce>) -> Responder {
         Responder {
             params,
-            nonce,
+            nonce: nonce.into(),
             collector: Collector::new(),
             transcript: Transcript::new(),
+            traffic: None,
             state: State::Hello,
             claim: None,
             chosen: None,
@@ -191,6 +200,7 @@ impl Responder {
         let (incarnation, dial) = (body.u64(), body.u64());
         let (session, position) = (body.u64(), body.u64());
         let terms = body.terms(NONCE_LEN);
+        let nonce: [u8; NONCE_LEN] = body.take();
         let purpose = match purpose {
             0 if port == 0 => Some(Purpose::Vc),
             1 => Some(Purpose::Root { port }),
@@ -198,8 +208,16 @@ impl Responder {
             _ => None,
         };
         let purpose = purpose.filter(|_| session != 0 || position == 0);
-        self.claim =
-            purpose.map(|purpose| Claim { peer, purpose, incarnation, dial, session, position, terms });
+        self.claim = purpose.map(|purpose| Claim {
+            peer,
+            purpose,
+            offers: offered,
+            incarnation,
+            dial,
+            session,
+            position,
+            terms,
+        });
         let ours = self.params.versions;
         let version = theirs.common(ours).ok_or(HandshakeError::Version { theirs, ours })?;
         let purpose = purpose.ok_or(HandshakeError::Reserved { kind: FrameType::Hello })?;
@@ -234,21 +252,23 @@ impl Responder {
             .put(&[0; 6])
             .put(&caps.to_le_bytes())
             .put(&self.params.incarnation.to_le_bytes())
-            .put(&self.nonce);
+            .put(self.nonce.public());
         let challenge = self.transcript.seal(&key, Label::Responder, challenge);
-        self.chosen = Some(Chosen { key, version, caps });
+        self.chosen = Some(Chosen { key, version, caps, nonce });
         self.state = State::Proof;
         Ok(ResponderStep::Challenge(challenge))
     }
 
     fn proof(&mut self, frame: &Frame) -> Result<ResponderStep, HandshakeError> {
-        let (Some(claim), Some(Chosen { key, version, caps })) = (&self.claim, self.chosen) else {
+        let (Some(claim), Some(Chosen { key, version, caps, nonce })) = (&self.claim, self.chosen) else {
             return Err(HandshakeError::Unexpected { kind: FrameType::Proof });
         };
         if !self.transcript.open(&key, Label::Initiator, frame) {
             return Err(HandshakeError::InitiatorKey { name: claim.peer });
         }
         let fresh = self.transcript.session(&key);
+        let shared = self.nonce.shared(nonce, caps);
+        self.traffic = shared.map(|shared| self.transcript.traffic(&key, &shared));
         self.state = State::Undecided;
         Ok(ResponderStep::Proved(Proved { claim: claim.clone(), version, caps, fresh }))
     }
@@ -288,6 +308,13 @@ impl Responder {
 
     fn undecided(&self) -> Option<JobKey> {
         self.chosen.filter(|_| self.state == State::Undecided).map(|c| c.key)
+    }
+
+    /// Returns the key of the connection once the initiator has proved itself ([`Initiator::key`]).
+    ///
+    /// [`Initiator::key`]: crate::Initiator::key
+    pub fn key(&self) -> Option<JobKey> {
+        self.traffic
     }
 
     /// Returns the kind of sender at the other end, as far as is proved.

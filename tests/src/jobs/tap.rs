@@ -22,6 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 type Detour = Box<dyn Fn(SocketAddr) -> SocketAddr + Send>;
 /// A forger's change of a tcp section.
 type Forgery = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send>;
+/// A change of one rank's settings.
+type Tuning = Box<dyn Fn(&mut Config) + Send>;
 
 #[derive(Default)]
 struct State {
@@ -29,6 +31,7 @@ struct State {
     names: BTreeMap<u32, PeerName>,
     detours: BTreeMap<u32, Detour>,
     forgeries: BTreeMap<u32, Forgery>,
+    tunings: BTreeMap<u32, Tuning>,
 }
 
 /// Makes devices over TCP, and knows where each rank listens.
@@ -49,6 +52,11 @@ impl Tap {
     /// one.
     pub fn forge(&self, rank: u32, forge: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static) {
         self.lock().forgeries.insert(rank, Box::new(forge));
+    }
+
+    /// Gives one rank other settings than the others.
+    pub fn tune(&self, rank: u32, tuning: impl Fn(&mut Config) + Send + 'static) {
+        self.lock().tunings.insert(rank, Box::new(tuning));
     }
 
     /// Returns the address where a rank listens; waits until it does.
@@ -197,8 +205,11 @@ impl NetmodFactory for Tap {
 
     fn job(&self, _ranks: u32) {}
 
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
         let rank = boot.rank();
+        if let Some(tuning) = self.lock().tunings.get(&rank) {
+            tuning(&mut cfg);
+        }
         let builder = Builder::new(cfg, Box::new(Tapped { boot, tap: self.clone() }));
         self.lock().names.insert(rank, builder.name());
         builder.build()
@@ -249,16 +260,20 @@ impl Default for Server {
     }
 }
 
-/// Passes bytes on in both directions, keeps what the client said first, and may cut the
-/// connection.
-#[derive(Clone, Debug)]
+/// Passes bytes on in both directions, keeps what the client said first, and may change bytes or
+/// cut the connection.
+#[derive(Clone)]
 pub struct Proxy {
     /// Address where it listens.
     pub addr: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
     left: Arc<AtomicUsize>,
-    flips: Flips,
+    meddler: Meddler,
 }
+
+/// Returns what a proxy passes on in place of some bytes: those towards the listener behind it
+/// (true), or away from it.
+pub type Meddler = Arc<dyn Fn(bool, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 /// Bits that proxies flip, counted over all connections of all proxies that share this.
 #[derive(Clone, Debug, Default)]
@@ -305,9 +320,18 @@ impl Proxy {
 
     /// In front of `home`, one that flips bits.
     pub fn flipping(home: SocketAddr, flips: Flips) -> Proxy {
+        let flip = move |towards, mut piece: Vec<u8>| {
+            flips.distort(towards, &mut piece);
+            piece
+        };
+        Proxy::meddling(home, Arc::new(flip))
+    }
+
+    /// In front of `home`, one that changes what it passes on.
+    pub fn meddling(home: SocketAddr, meddler: Meddler) -> Proxy {
         let server = Server::new();
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, flips };
+        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, meddler };
         let this = proxy.clone();
         server.serve(move |client| this.pass(client, home));
         proxy
@@ -318,7 +342,7 @@ impl Proxy {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Resets connections when so many more bytes have come from clients.
+    /// Resets a connection when so many more bytes have come from clients.
     pub fn cut_after(&self, bytes: usize) {
         self.left.store(bytes, Ordering::SeqCst);
     }
@@ -334,8 +358,7 @@ impl Proxy {
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(n @ 1..) = from.read(&mut piece) {
-                this.flips.distort(false, &mut piece[..n]);
-                if to.write_all(&piece[..n]).is_err() {
+                if to.write_all(&(this.meddler)(false, piece[..n].to_vec())).is_err() {
                     break;
                 }
             }
@@ -350,6 +373,7 @@ impl Proxy {
             drop(heard);
             let left = self.left.load(Ordering::SeqCst);
             if left <= n {
+                self.left.store(usize::MAX, Ordering::SeqCst);
                 // Both ends see the connection go down without a word.
                 let _ = client.shutdown(Shutdown::Both);
                 let _ = server.shutdown(Shutdown::Both);
@@ -358,8 +382,7 @@ impl Proxy {
             if left != usize::MAX {
                 self.left.fetch_sub(n, Ordering::SeqCst);
             }
-            self.flips.distort(true, &mut piece[..n]);
-            if server.write_all(&piece[..n]).is_err() {
+            if server.write_all(&(self.meddler)(true, piece[..n].to_vec())).is_err() {
                 return;
             }
         }

@@ -8,7 +8,6 @@ use netmod_core::{Core, Event, IoVec, Time, VcError, VcErrorKind, VcId};
 use super::{TcpNetmod, VcRails};
 use crate::conn::{self, Conn, ConnId, RailEnd, Stage};
 use crate::link::Failure;
-use crate::netmod::handshake::CHECKSUM;
 use crate::pairs::MAX_RAILS;
 use crate::rail::share::{Chunk, Ended};
 use crate::rail::wire::{ACK, Ack, ChunkHeader, HEADER};
@@ -210,8 +209,9 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((used, InitiatorStep::Accepted { caps, .. })) => {
-                let c = self.sockets.conns.get_mut(id)?;
-                c.handshake.sealed = caps & CHECKSUM != 0;
+                // There are no rails where records have keys.
+                let seals = self.seals(caps, None, true).ok()?;
+                self.sockets.conns.get_mut(id)?.handshake.seals = seals;
                 self.ready(id);
                 self.rail_up(id);
                 Some(used)
@@ -374,7 +374,7 @@ impl TcpNetmod {
         else {
             return Ok(false);
         };
-        let (fd, sealed) = (c.fd(), c.handshake.sealed);
+        let (fd, sealed) = (c.fd(), c.handshake.seals.is_some());
         let rail = &mut r.out[i];
         let chunk = match rail.chunk {
             Some(chunk) => chunk,

@@ -90,6 +90,7 @@ fn claim() -> Claim {
     Claim {
         peer: name(1),
         purpose: Purpose::Vc,
+        offers: 0b1110,
         incarnation: 0x0102_0304_0506_0708,
         dial: 3,
         session: 0,
@@ -348,4 +349,34 @@ fn reasons_survive_the_wire_and_keys_are_not_printed() {
     assert_eq!(RejectReason::from_wire(0), None);
     let shown = format!("{KEY:?} {:?} {:?}", dial(), initiator().0);
     assert!(shown.contains("JobKey(..)") && !shown.contains("90, 90"), "{shown}");
+}
+
+/// Runs a handshake with these nonces, and returns what both sides have as the connection's key.
+fn keys_of(initiator: Nonce, responder: Nonce) -> [Option<JobKey>; 2] {
+    let (mut i, hello) = Initiator::new(dial(), initiator);
+    let params = ResponderParams { me: name(2), versions: Versions::OURS, caps: 0b0111, incarnation: THEIRS };
+    let mut r = Responder::new(params, responder);
+    let (_, ResponderStep::Challenge(challenge)) = r.on_bytes(hello.as_bytes(), &JOB).unwrap() else {
+        panic!("no challenge")
+    };
+    let (_, InitiatorStep::Prove(proof)) = i.on_bytes(challenge.as_bytes()).unwrap() else {
+        panic!("no proof")
+    };
+    assert!(matches!(r.on_bytes(proof.as_bytes(), &JOB).unwrap().1, ResponderStep::Proved(_)));
+    [i.key(), r.key()]
+}
+
+#[test]
+fn both_ends_have_one_key_that_no_other_handshake_has() {
+    let nonce = |fill: u8| Nonce::of_exchange([fill; 32], 0b0100);
+    let [first, same] = keys_of(nonce(1), nonce(2));
+    assert!(first.is_some() && first == same);
+    let [other, same] = keys_of(nonce(1), nonce(3));
+    assert!(other.is_some() && other == same && other != first);
+    // The capability is one that they have not agreed on.
+    let unwanted = |fill: u8| Nonce::of_exchange([fill; 32], 0b1000);
+    assert_eq!(keys_of(unwanted(1), unwanted(2)), [None, None]);
+    assert_eq!(keys_of([1; 32].into(), [2; 32].into()), [None, None]);
+    // With such a key everybody has the secret zero.
+    assert_eq!(keys_of([0; 32].into(), nonce(2)), [None, None]);
 }
