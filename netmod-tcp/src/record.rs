@@ -23,10 +23,10 @@
 //! a record that was lost, repeated or moved as wrong as one that was altered. No byte of a record
 //! is handed on before all of it has been checked.
 //!
-//! MACs are BLAKE3 with a key, of which 16 bytes are sent; that of an encrypted payload is the tag
-//! of AES-256-GCM, whose nonce is the position. A connection has keys of its own, one each way, and
-//! no two records of a connection have one position, so no nonce comes twice with a key. Another
-//! key follows every 64 GiB, as both sides know by the position.
+//! MACs are BLAKE3 with a key, of which 16 bytes are sent; with encryption they are tags of
+//! AES-256-GCM, whose nonce is the position and what the tag is of. A connection has keys of its
+//! own, one each way, and no two records of a connection have one position, so no nonce comes twice
+//! with a key. Another key follows every 64 GiB, as both sides know by the position.
 
 use core::fmt;
 use core::ops::Range;
@@ -106,10 +106,10 @@ impl fmt::Debug for Keyed {
     }
 }
 
-/// Keys for a part of the stream.
-struct Current {
-    mac: [u8; 32],
-    cipher: Option<LessSafeKey>,
+/// The key for a part of the stream.
+enum Current {
+    Mac([u8; 32]),
+    Cipher(Box<LessSafeKey>),
 }
 
 impl Keyed {
@@ -121,11 +121,14 @@ impl Keyed {
         let number = pos >> KEY_BITS;
         if self.current.as_ref().is_none_or(|(have, _)| *have != number) {
             let derived = |purpose: &[u8]| self.key.derive(&[purpose, &number.to_le_bytes()]).0;
-            let mac = derived(b"record mac");
             // The key has the length that the cipher wants.
             let cipher =
                 self.encrypts.then(|| UnboundKey::new(&AES_256_GCM, &derived(b"record cipher")).ok());
-            self.current = Some((number, Current { mac, cipher: cipher.flatten().map(LessSafeKey::new) }));
+            let current = match cipher.flatten() {
+                Some(cipher) => Current::Cipher(Box::new(LessSafeKey::new(cipher))),
+                None => Current::Mac(derived(b"record mac")),
+            };
+            self.current = Some((number, current));
         }
         match &self.current {
             Some((_, current)) => current,
@@ -134,28 +137,62 @@ impl Keyed {
     }
 }
 
+/// The place of a MAC: its purpose, the position, and the length of the payload.
+type At = (u8, u64, u32);
+
 impl Current {
-    fn mac(&self, purpose: u8, pos: u64, len: u32, payload: &[u8]) -> blake3::Hash {
-        let mut head = [0; 13];
-        head[..8].copy_from_slice(&pos.to_le_bytes());
-        head[8..12].copy_from_slice(&len.to_le_bytes());
-        head[12] = purpose;
-        let mut hasher = blake3::Hasher::new_keyed(&self.mac);
-        hasher.update(&head).update(payload);
-        hasher.finalize()
+    /// Returns the MAC of a payload, which is encrypted if this is the key of a cipher.
+    fn seal(&self, at: At, payload: &mut [u8]) -> [u8; MAC] {
+        match self {
+            Current::Mac(key) => mac(key, at, payload),
+            Current::Cipher(cipher) => {
+                let aad = Aad::from(at.2.to_le_bytes());
+                match cipher.seal_in_place_separate_tag(nonce(at), aad, payload) {
+                    Ok(tag) => tag.as_ref().first_chunk().copied().unwrap_or_default(),
+                    Err(_) => {
+                        // Only for more bytes than a record has. Nothing of it may leave.
+                        payload.fill(0);
+                        [0; MAC]
+                    }
+                }
+            }
+        }
     }
 
-    /// Returns true if a MAC is right; in constant time.
-    fn is_right(&self, (purpose, pos, len): (u8, u64, u32), payload: &[u8], mac: &[u8]) -> bool {
-        let right = self.mac(purpose, pos, len, payload);
-        let differs = right.as_bytes()[..MAC].iter().zip(mac).fold(0, |differs, (a, b)| differs | (a ^ b));
-        core::hint::black_box(differs) == 0
+    /// Checks the MAC of a payload, which is decrypted if this is the key of a cipher.
+    fn open(&self, at: At, payload: &mut [u8], tag: &[u8]) -> bool {
+        match (self, Tag::try_from(tag)) {
+            (Current::Mac(key), _) => {
+                // In constant time.
+                let right = mac(key, at, payload);
+                let differs = right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b));
+                core::hint::black_box(differs) == 0
+            }
+            (Current::Cipher(cipher), Ok(tag)) => {
+                let aad = Aad::from(at.2.to_le_bytes());
+                cipher.open_in_place_separate_tag(nonce(at), aad, tag, payload, 0..).is_ok()
+            }
+            (Current::Cipher(_), Err(_)) => false,
+        }
     }
 }
 
-fn nonce(pos: u64) -> Nonce {
+/// Returns the first bytes of BLAKE3 with a key. The payload comes first, so that its blocks are
+/// where the processor's vectors want them.
+fn mac(key: &[u8; 32], (purpose, pos, len): At, payload: &[u8]) -> [u8; MAC] {
+    let mut behind = [0; 13];
+    behind[..8].copy_from_slice(&pos.to_le_bytes());
+    behind[8..12].copy_from_slice(&len.to_le_bytes());
+    behind[12] = purpose;
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    let hash = hasher.update(payload).update(&behind).finalize();
+    hash.as_bytes().first_chunk().copied().unwrap_or_default()
+}
+
+fn nonce((purpose, pos, _): At) -> Nonce {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&pos.to_le_bytes());
+    bytes[8] = purpose;
     Nonce::assume_unique_for_key(bytes)
 }
 
@@ -194,22 +231,9 @@ impl Seal {
                 head[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
             }
             Seal::Keyed(keyed) => {
-                let keys = keyed.at(pos);
-                head[4..20].copy_from_slice(&keys.mac(OF_HEAD, pos, len, &[]).as_bytes()[..MAC]);
-                let tag = &mut head[20..36];
-                match &keys.cipher {
-                    None => {
-                        tag.copy_from_slice(&keys.mac(OF_PAYLOAD, pos, len, payload).as_bytes()[..MAC]);
-                    }
-                    Some(cipher) => {
-                        let aad = Aad::from(len.to_le_bytes());
-                        match cipher.seal_in_place_separate_tag(nonce(pos), aad, payload) {
-                            Ok(made) => tag.copy_from_slice(made.as_ref()),
-                            // Only for more bytes than a record has. Nothing of it may leave.
-                            Err(_) => payload.fill(0),
-                        }
-                    }
-                }
+                let key = keyed.at(pos);
+                head[4..20].copy_from_slice(&key.seal((OF_HEAD, pos, len), &mut []));
+                head[20..36].copy_from_slice(&key.seal((OF_PAYLOAD, pos, len), payload));
             }
         }
     }
@@ -222,7 +246,7 @@ impl Seal {
                 let (sent, found) = (word(head, 4), head_crc(pos, len));
                 (found == sent, Some([sent, found]))
             }
-            Seal::Keyed(keyed) => (keyed.at(pos).is_right((OF_HEAD, pos, len), &[], &head[4..20]), None),
+            Seal::Keyed(keyed) => (keyed.at(pos).open((OF_HEAD, pos, len), &mut [], &head[4..20]), None),
         };
         if right && len != 0 && len as usize <= RECORD_MAX {
             Ok(len)
@@ -239,19 +263,7 @@ impl Seal {
                 let (sent, found) = (word(head, 8), crc32c::crc32c(payload));
                 (found == sent, Some([sent, found]))
             }
-            Seal::Keyed(keyed) => {
-                let keys = keyed.at(pos);
-                let tag = &head[20..36];
-                let right = match (&keys.cipher, Tag::try_from(tag)) {
-                    (None, _) => keys.is_right((OF_PAYLOAD, pos, len), payload, tag),
-                    (Some(cipher), Ok(tag)) => {
-                        let aad = Aad::from(len.to_le_bytes());
-                        cipher.open_in_place_separate_tag(nonce(pos), aad, tag, payload, 0..).is_ok()
-                    }
-                    (Some(_), Err(_)) => false,
-                };
-                (right, None)
-            }
+            Seal::Keyed(keyed) => (keyed.at(pos).open((OF_PAYLOAD, pos, len), payload, &head[20..36]), None),
         };
         if right { Ok(()) } else { Err(Corrupt { pos, len: Some(len), sums }) }
     }
