@@ -58,6 +58,8 @@ static int child(MPI_Comm parent, char **argv)
     if (victim == -1 - rank)
         die_soon();
     MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN);
+    /* One that learns within MPI_Finalize that another one has died. */
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (for_all(parent, MPI_Intercomm_merge(parent, 1, &merged), &merged) == MPI_SUCCESS) {
         MPI_Barrier(merged);
         MPI_Comm_disconnect(&merged);
