@@ -2,12 +2,10 @@
 //! wrong byte arrives.
 
 use ch3_shim::Config;
-use ch3_shim::{Device, Error};
-use netmod_tcp::TcpReport;
-use netmod_tcp::TcpStats;
+use ch3_shim::Error;
 use netmod_tests::board::{run_devices, run_job_with};
-use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
-use netmod_tests::jobs::tap::{Flips, Proxy, Tap};
+use netmod_tests::jobs::pattern::Random;
+use netmod_tests::jobs::tap::{Flips, Proxy, Tap, talk};
 
 /// More bytes than the handshakes of two dials that cross have, either way: what is flipped behind
 /// them is a message's.
@@ -26,21 +24,6 @@ fn behind_proxies() -> (Tap, Flips) {
         tap.detour(rank, move |home| Proxy::flipping(home, flips.clone()).addr);
     }
     (tap, flips)
-}
-
-/// Messages of all sizes back and forth, checked; what the netmod has seen.
-fn talk(dev: &mut Device, rounds: u64) -> ch3_shim::Result<TcpStats> {
-    let world = dev.world();
-    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
-    for round in 0..rounds {
-        for (i, len) in [0, 8, 100, 3000, 20_000, 100_000, 1_000_000].into_iter().enumerate() {
-            let name = |rank: u64| seed(&[round, i as u64, rank]);
-            let mut got = vec![0; len];
-            dev.sendrecv(&bytes(name(me), len), other, 1, &mut got, other, 1, world)?;
-            check(name(1 - me), &got).expect("no wrong byte arrives");
-        }
-    }
-    Ok(dev.netmod_report::<TcpReport>().expect("a device over tcp").stats)
 }
 
 #[test]

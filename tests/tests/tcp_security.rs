@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use ch3_shim::{Config, Device};
+use ch3_shim::Config;
 use netmod_connection::Initiator;
 use netmod_tcp::{TcpReport, TcpStats};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::jobs::pattern::{Random, bytes, check, seed};
-use netmod_tests::jobs::tap::{Flips, Meddler, Proxy, Tap};
+use netmod_tests::jobs::tap::{Flips, Meddler, Proxy, Tap, talk};
 
 /// More bytes than the handshakes of two dials that cross have, either way.
 const HANDSHAKE: u64 = 1024;
@@ -27,21 +27,6 @@ fn behind(proxy: impl Fn() -> Meddler) -> Tap {
         tap.detour(rank, move |home| Proxy::meddling(home, Arc::clone(&meddler)).addr);
     }
     tap
-}
-
-/// Messages of all sizes back and forth, checked; what the netmod has seen.
-fn talk(dev: &mut Device, rounds: u64) -> ch3_shim::Result<TcpStats> {
-    let world = dev.world();
-    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
-    for round in 0..rounds {
-        for (i, len) in [0, 8, 100, 3000, 20_000, 100_000, 1_000_000].into_iter().enumerate() {
-            let name = |rank: u64| seed(&[round, i as u64, rank]);
-            let mut got = vec![0; len];
-            dev.sendrecv(&bytes(name(me), len), other, 1, &mut got, other, 1, world)?;
-            check(name(1 - me), &got).expect("no wrong byte arrives");
-        }
-    }
-    Ok(dev.netmod_report::<TcpReport>().expect("a device over tcp").stats)
 }
 
 fn altered(stats: &[TcpStats]) -> u64 {

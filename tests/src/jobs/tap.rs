@@ -13,7 +13,9 @@ use ch3_shim::netset::NetSet;
 use ch3_shim::{Answer, Asked, Bootstrap, BootstrapError, Builder, Device, Silence};
 use netmod_core::card::BodyReader;
 use netmod_core::{Card, CardWriter, PeerName};
+use netmod_tcp::{TcpReport, TcpStats};
 
+use super::pattern::{bytes, check, seed};
 use crate::factory::{Capabilities, NetmodFactory, Tcp};
 
 /// Time that a test waits for what must happen.
@@ -218,6 +220,28 @@ impl NetmodFactory for Tap {
     fn netmod(&self, job: &(), rank: u32, ranks: u32) -> NetSet {
         Tcp.netmod(job, rank, ranks)
     }
+}
+
+/// Sends messages of all sizes back and forth between two ranks, and checks them. Returns what the
+/// netmod has seen.
+///
+/// # Errors
+/// A message that failed.
+///
+/// # Panics
+/// If a wrong byte arrives.
+pub fn talk(dev: &mut Device, rounds: u64) -> ch3_shim::Result<TcpStats> {
+    let world = dev.world();
+    let (me, other) = (u64::from(dev.rank()), 1 - dev.rank() as i32);
+    for round in 0..rounds {
+        for (i, len) in [0, 8, 100, 3000, 20_000, 100_000, 1_000_000].into_iter().enumerate() {
+            let name = |rank: u64| seed(&[round, i as u64, rank]);
+            let mut got = vec![0; len];
+            dev.sendrecv(&bytes(name(me), len), other, 1, &mut got, other, 1, world)?;
+            check(name(1 - me), &got).expect("no wrong byte arrives");
+        }
+    }
+    Ok(dev.netmod_report::<TcpReport>().expect("a device over tcp").stats)
 }
 
 /// A server of one port that tests make misbehave.
