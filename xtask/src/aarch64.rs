@@ -17,7 +17,7 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 const PACKAGES: &[(&str, &[&str])] = &[
     ("netmod-core", &[]),
     // qemu's user emulation has no process_vm_readv.
-    ("netmod-shm", &["rma::"]),
+    ("netmod-shm", &["attach::", "rma::"]),
     ("netmod-lmt", &[]),
     ("netmod-matching", &[]),
 ];
