@@ -113,7 +113,8 @@ fn source() -> Result<PathBuf, String> {
     let work = folder.join("fetch");
     std::fs::create_dir_all(&work).map_err(fault)?;
     let mut pip = Command::new("pip3");
-    pip.args(["download", "--quiet", "--no-deps", "--no-binary=:all:", "--disable-pip-version-check"]);
+    // The tools that build the package come as wheels.
+    pip.args(["download", "--quiet", "--no-deps", "--no-binary=mpi4py", "--disable-pip-version-check"]);
     run(pip.arg("--dest").arg(&work).arg(PACKAGE))?;
     let found = std::fs::read_dir(&work).map_err(fault)?.flatten().map(|f| f.path());
     let archive = found.into_iter().find(|p| p.to_string_lossy().ends_with(".tar.gz"));
