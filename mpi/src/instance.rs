@@ -1,6 +1,6 @@
 //! One MPI process: its device, its objects, and the lock around both.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use netmod_core::tell::on_stderr;
 use crate::anytime::Anytime;
 use crate::background::Background;
 use crate::consts::{THREAD_MULTIPLE, THREAD_SINGLE};
+use crate::errh::Handler;
 use crate::error::{Class, Codes, MpiError, Result};
 use crate::handle::Comm;
 use crate::lock::{Guard, Lock};
@@ -40,6 +41,7 @@ pub struct Mpi {
     main: ThreadId,
     appnum: Option<i32>,
     universe: Option<u32>,
+    last_handler: OnceLock<Handler>,
 }
 
 /// The device, the objects and the requests, which the lock protects.
@@ -91,6 +93,7 @@ impl Mpi {
             main: std::thread::current().id(),
             appnum: None,
             universe: Some(size),
+            last_handler: OnceLock::new(),
         })
     }
 
@@ -131,6 +134,11 @@ impl Mpi {
     /// The most processes that the launcher expects, if it tells and limits them.
     pub(crate) fn universe_size(&self) -> Option<u32> {
         self.universe
+    }
+
+    /// The handler of errors of [`Mpi::finalize`] itself, for which the objects are gone.
+    pub(crate) fn last_handler(&self) -> Option<&Handler> {
+        self.last_handler.get()
     }
 
     /// The error codes of this process.
@@ -272,12 +280,15 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`Device::finalize`]; what the function that deletes an attribute returns, which is told
-    /// first although everything is released all the same. A second call.
+    /// first although everything is released all the same. A second call. Of a program that goes on
+    /// after failures (ULFM), no failure of a process is an error here.
     pub fn finalize(&self) -> Result<()> {
+        let handler = self.comm_handler(Comm::NULL);
         let deleted = self.begin_finalize();
         let sent = self.flush_all_buffers();
         self.end_progress();
         let Some(mut state) = self.lock().take() else { return Err(finalized()) };
+        self.last_handler.get_or_init(|| handler);
         self.anytime.tool().keep_figures(|| state.dev.counters());
         if state.dev.config().mpi_leaks == "yes" {
             let rank = state.dev.rank();
@@ -285,15 +296,15 @@ impl Mpi {
                 on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
             }
         }
-        let State { mut dev, objects, requests } = state;
-        if objects.ft.is_used() {
-            // The program has gone on without those that have failed.
-            dev.ack_failures();
-        }
+        let State { dev, objects, requests } = state;
+        let goes_on = objects.ft.is_used();
         let left = dev.finalize();
         drop((objects, requests));
         deleted.and(sent)?;
-        Ok(left?)
+        match left {
+            Err(ch3_shim::Error::ProcessesFailed(_)) if goes_on => Ok(()),
+            left => Ok(left?),
+        }
     }
 
     /// Returns true after [`Mpi::finalize`].

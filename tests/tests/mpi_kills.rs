@@ -377,6 +377,15 @@ fn survivors_of_spawn_and_connect_are_told() {
     assert!(named as u64 * 2 >= runs, "of {runs} losses {named} are named");
 }
 
+/// `MPI_Finalize` asks the error handler of `MPI_COMM_SELF`, although its communicator is gone.
+#[test]
+fn losses_in_finalize_go_to_the_handler() {
+    for kind in ["return", "call", "known"] {
+        let done = run(surviving(Abi::Mpich, "last_words.c", 3).arg(kind));
+        assert_eq!(done.ok_ranks("last_words"), 2, "{kind}: {done}");
+    }
+}
+
 #[test]
 fn survivors_of_epochs_are_told() {
     const KINDS: [&str; 6] = ["fence", "group", "lock", "flush", "lock_all", "words"];

@@ -107,9 +107,9 @@ pub fn end_if_unused(mpi: &Mpi) -> Result<()> {
         return Ok(());
     }
     drop(held);
-    mpi.finalize()?;
+    let left = mpi.finalize();
     PHASE.store(AFTER, Ordering::Release);
-    Ok(())
+    left
 }
 
 /// The process that ends a paused library; a forked child does not.

@@ -74,7 +74,6 @@ impl Mpi {
                 other => other,
             }))
         });
-        // After finalize there is no other.
-        found.ok().flatten().unwrap_or(Handler::Fatal)
+        found.ok().flatten().or_else(|| self.last_handler().cloned()).unwrap_or(Handler::Fatal)
     }
 }
