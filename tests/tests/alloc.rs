@@ -16,7 +16,7 @@ use netmod_tests::sys::{Allocations, Area, Counting, count_from_here, counted};
 static ALLOCATOR: Counting = Counting;
 
 const WINDOW: usize = 16;
-/// Times that all is measured. Queues, and the window of a session, may grow to a size never
+/// Most times that all is measured. Queues, and the window of a session, may grow to a size never
 /// reached before in some of them: by doubling, so that others between have none. What allocates
 /// for each message does so in all.
 const TIMES: usize = 8;
@@ -76,7 +76,7 @@ fn ping_pong(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Allo
         }
         counted()
     };
-    let result = least(|| run(dev, rounds));
+    let result = least(dev, |dev| run(dev, rounds));
     if !strided {
         check(1, &theirs.area.bytes());
     }
@@ -108,7 +108,7 @@ fn windows(dev: &mut Device, len: usize, strided: bool, rounds: usize) -> Alloca
         }
         counted()
     };
-    least(|| run(dev, rounds))
+    least(dev, |dev| run(dev, rounds))
 }
 
 /// Windows of large messages from rank 0 to rank 1, which posts its receives when all have been
@@ -138,14 +138,32 @@ fn unexpected(dev: &mut Device, len: usize, rounds: usize) -> Allocations {
         }
         counted()
     };
-    let least = least(|| run(dev));
-    assert!(me == 0 || dev.stats().unexpected >= (TIMES * rounds * WINDOW) as u64, "they were awaited");
+    let least = least(dev, run);
+    assert!(me == 0 || dev.stats().unexpected >= (rounds * WINDOW) as u64, "they were awaited");
     least
 }
 
-/// The best of several measurements. Both ranks measure equally often.
-fn least(mut measure: impl FnMut() -> Allocations) -> Allocations {
-    (0..TIMES).map(|_| measure()).min_by_key(|a| a.blocks).unwrap_or_default()
+/// The best of several measurements, until both ranks have had one without allocations.
+fn least(dev: &mut Device, measure: impl Fn(&mut Device) -> Allocations) -> Allocations {
+    let (other, world) = (1 - dev.rank() as i32, dev.world());
+    let mut least: Option<Allocations> = None;
+    for _ in 0..TIMES {
+        let found = measure(dev);
+        let best = least.get_or_insert(found);
+        if found.blocks < best.blocks {
+            *best = found;
+        }
+        let (mut told, mine) = ([0], [u8::from(best.blocks == 0)]);
+        dev.scope(|s| {
+            s.irecv(&mut told, other, 3, world)?;
+            s.isend(&mine, other, 3, world)
+        })
+        .expect("the other's answer");
+        if told == [1] && mine == [1] {
+            break;
+        }
+    }
+    least.unwrap_or_default()
 }
 
 /// With the settings of the factory, which are the defaults.
