@@ -52,6 +52,24 @@ pub(crate) enum Command {
     Decode(DecodeArgs),
     /// Show what the ranks of a running job do and wait for; the job needs NETMOD_STATUS=FOLDER
     Top(TopArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Write the manual pages, one for each command
+    Manual(ManualArgs),
+}
+
+/// Options of `completions`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Options of `manual`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManualArgs {
+    /// Folder for the pages
+    pub(crate) folder: PathBuf,
 }
 
 /// Options of the tour.

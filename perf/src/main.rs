@@ -11,6 +11,7 @@ mod decode;
 mod error;
 mod flood;
 mod floor;
+mod generated;
 mod info;
 mod lat;
 mod launch;
@@ -137,6 +138,8 @@ fn run(cli: &Cli) -> Result<()> {
         Some(Command::VerbsResources(args)) => only_here(|| resources::run(args)),
         Some(Command::Decode(args)) => only_here(|| decode::run(args)),
         Some(Command::Top(args)) => only_here(|| top::run(args)),
+        Some(Command::Completions(args)) => generated::completions(args.shell),
+        Some(Command::Manual(args)) => generated::manual(&args.folder),
     }
 }
 

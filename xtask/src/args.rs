@@ -12,7 +12,7 @@ usage: cargo xtask JOB [--no-skip] [--no-install] [--rounds N]
        cargo xtask check [--shrink] [--accept REASON] [--sample N [--seed N]]
        cargo xtask quick [PACKAGE]
        cargo xtask install --prefix DIR [--from DIR]
-       cargo xtask wheel|dist [--to DIR] [--from DIR]
+       cargo xtask wheel|deb|dist [--to DIR] [--from DIR]
        cargo xtask suite NAME [--list] [--filter TEXT] [--subset] [--forced] [--env NAME=VALUE]... [--limit S] [--json] [--from DIR]
        cargo xtask vm-test [--no-install] [--keep] [--file PATH]... [--run COMMAND...]
 
@@ -24,11 +24,15 @@ jobs
   check      comments, lengths, fields, equal lines and imports, beside the lists in xtask/allowed
   quick      format, lints, documentation, unit and conformance tests of one package, or of that of this folder
   doc        the documentation, without warnings
+  book       the pages in docs as a book, in target/book (mdbook, which cargo installs)
+  crates     packages each crate that can be published, and builds it from that; licences and sources of dependencies
+             (cargo-deny, which cargo installs)
   abi        writes the headers of C and the exported functions that follow from the tables in mpi-abi
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)
   install    builds the MPI library and its launcher, and lays them out in a folder: libmpi.so.12, mpi.h, mpicc, mpiexec
   wheel      the MPI library as a wheel, which pip installs into an environment of Python
+  deb        the MPI library as a Debian package, with alternatives for mpi.h, libmpi.so, mpicc and mpiexec
   dist       the MPI library as an archive that works wherever it is unpacked, with checksums and bill of materials
   suite      a test suite of others on the MPI library, fetched and built first: mpich, mpi4py, mpi4py-standard;
              imb, scalapack, coarrays, rsmpi: programs of packages, each for itself;
@@ -47,7 +51,7 @@ options
   --sample N     prints N doc comments by chance instead; --seed N prints others
   --prefix DIR   the folder to install to
   --from DIR     installs what is built in this folder, instead of building it
-  --to DIR       the folder for the wheel or the archive [default: target/dist]
+  --to DIR       the folder for the package [default: target/dist]
   --list         names the tests of a suite and runs none
   --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all
   --subset       only the tests of a suite that xtask/subset names, as test runs them

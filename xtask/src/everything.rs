@@ -12,7 +12,7 @@ use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
 use crate::tests::run as tests;
 use crate::vm::{self, Machine};
-use crate::{disk, jobs, lammps, libfabric, mpi4py, suite};
+use crate::{crates, disk, jobs, lammps, libfabric, mpi4py, suite};
 
 /// Seconds for each fuzz target. The time that the seed comes from differs with each run.
 const FUZZ_SECONDS: &str = "2";
@@ -66,6 +66,18 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
             run(cargo().args(["test", "--workspace", "--doc", "--quiet"]).envs(log.variables.clone()))
         }),
     )];
+    if let Some(deny) = &tools.deny {
+        first.push((
+            "crates",
+            Box::new(|| {
+                crates::package()?;
+                crates::look(deny)
+            }),
+        ));
+    }
+    if let Some(mdbook) = &tools.mdbook {
+        first.push(("book", Box::new(|| jobs::book(mdbook))));
+    }
     if let Some(aarch64) = tools.aarch64 {
         first.push(("aarch64", Box::new(move || aarch64.test())));
     }
@@ -94,6 +106,8 @@ struct Tools {
     lammps: Option<PathBuf>,
     machine: Option<Machine>,
     aarch64: Option<Aarch64>,
+    deny: Option<PathBuf>,
+    mdbook: Option<PathBuf>,
 }
 
 impl Tools {
@@ -104,6 +118,8 @@ impl Tools {
         let mpi4py = mpi4py::folder(options).map_err(|why| skipped.push(why)).ok();
         let suites = suite::fetch(options).map_err(|why| skipped.push(why)).ok();
         let lammps = lammps::folder(options).map_err(|why| skipped.push(why)).ok();
+        let deny = crates::DENY.get(options).map_err(|why| skipped.push(why)).ok();
+        let mdbook = jobs::BOOK.get(options).map_err(|why| skipped.push(why)).ok();
         let (mut machine, mut aarch64) = (None, None);
         // Missing parts are among the skipped already.
         if all_there(VM) {
@@ -115,7 +131,7 @@ impl Tools {
         if options.no_skip && !skipped.is_empty() {
             return Err(format!("cannot test {}", skipped.join("; ")));
         }
-        Ok(Tools { second_libfabric, mpi4py, lammps, suites, machine, aarch64 })
+        Ok(Tools { second_libfabric, mpi4py, lammps, suites, machine, aarch64, deny, mdbook })
     }
 }
 

@@ -1,8 +1,16 @@
 //! Jobs that are a few commands.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::check;
-use crate::command::{cargo, run};
+use crate::command::{cargo, root, run};
 use crate::options::Options;
+use crate::tool::Tool;
+
+/// The tool that makes the book.
+pub(crate) const BOOK: Tool =
+    Tool { name: "mdbook", version: "0.5.4", less: &["--no-default-features"], without: "the book of docs" };
 
 /// Returns true if a cargo subcommand is there: toolchains may lack rustfmt and clippy.
 fn has_component(name: &str) -> bool {
@@ -30,4 +38,9 @@ pub(crate) fn lint(options: Options, skipped: &mut Vec<String>) -> Result<(), St
 /// Builds the documentation, without warnings.
 pub(crate) fn doc() -> Result<(), String> {
     run(cargo().args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Makes a book of the pages in `docs`, in `target/book`.
+pub(crate) fn book(mdbook: &Path) -> Result<(), String> {
+    run(Command::new(mdbook).arg("build").current_dir(root()))
 }

@@ -6,6 +6,7 @@ mod args;
 mod check;
 mod command;
 mod compare;
+mod crates;
 mod disk;
 mod everything;
 mod figures;
@@ -24,6 +25,7 @@ mod skip;
 mod stages;
 mod suite;
 mod tests;
+mod tool;
 mod vm;
 mod wheel;
 
@@ -69,7 +71,10 @@ fn run(args: &Args) -> Result<(), String> {
         "doc" => jobs::doc(),
         "abi" => abi::abi(),
         "install" => prefix::install(&args.prefix),
+        "crates" => crates::crates(options),
+        "book" => jobs::book(&jobs::BOOK.get(options)?),
         "wheel" => package::wheel(&args.package),
+        "deb" => package::deb(&args.package),
         "dist" => package::dist(&args.package),
         "suite" => suite::suite(args.name.as_deref(), &args.suite),
         "libfabric" => {

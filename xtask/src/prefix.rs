@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::command::{cargo, root, run};
 
@@ -100,8 +101,17 @@ fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
     for name in ["nmrun", "mpivars"] {
         put(&bin.join(name), &std::fs::read(from.join(name))?, 0o755)?;
     }
+    let (manuals, completions) =
+        (prefix.join("share/man/man1"), prefix.join("share/bash-completion/completions"));
+    for (folder, file, option) in [(&manuals, "nmrun.1", "-manual"), (&completions, "nmrun", "-completions")]
+    {
+        std::fs::create_dir_all(folder)?;
+        put(&folder.join(file), &told(&bin.join("nmrun"), option)?, 0o644)?;
+    }
     for name in ["mpiexec", "mpirun"] {
         link("nmrun", &bin.join(name))?;
+        link("nmrun.1", &manuals.join(format!("{name}.1")))?;
+        link("nmrun", &completions.join(name))?;
     }
     for (name, library, language, others) in COMPILERS {
         put(&bin.join(name), script(library, language).as_bytes(), 0o755)?;
@@ -110,6 +120,13 @@ fn lay(from: &Path, prefix: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns what a program prints.
+fn told(program: &Path, option: &str) -> std::io::Result<Vec<u8>> {
+    let done = Command::new(program).arg(option).output()?;
+    let failed = || std::io::Error::other(format!("{} {option}: {}", program.display(), done.status));
+    if done.status.success() { Ok(done.stdout) } else { Err(failed()) }
 }
 
 /// Lays out what is of one ABI: the library, its headers and its package.
@@ -153,7 +170,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     std::fs::rename(&other, path)
 }
 
-fn link(to: &str, path: &Path) -> std::io::Result<()> {
+pub(crate) fn link(to: &str, path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
         _ => {}

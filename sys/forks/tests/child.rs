@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use forks::{Local, Origin};
+use netmod_forks::{Local, Origin};
 
 /// Runs `check` in a child made by `fork`, and returns true if it returns true there.
 fn in_child(fork: fn() -> libc::pid_t, check: impl FnOnce() -> bool) -> bool {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hca::{Access, Hca, Mr, QpCap, QpInit, QpKind, errno};
-use hca_ibv::{Devices, IbvHca};
+use netmod_hca_ibv::{Devices, IbvHca};
 use scenarios::World;
 
 /// Timeout of a wait in ms. An emulated machine on a busy host is slow.

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::{null, null_mut};
 
-use libfabric_sys::attr::{fi_av_attr, fi_cq_attr, fi_info};
-use libfabric_sys::call::*;
-use libfabric_sys::consts::*;
-use libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
-use libfabric_sys::{Library, version};
+use netmod_libfabric_sys::attr::{fi_av_attr, fi_cq_attr, fi_info};
+use netmod_libfabric_sys::call::*;
+use netmod_libfabric_sys::consts::*;
+use netmod_libfabric_sys::fid::{fid, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
+use netmod_libfabric_sys::{Library, version};
 
 /// Environment variable that makes this program a child process for the named provider.
 const ALONE: &str = "NETMOD_TEST_ALONE";

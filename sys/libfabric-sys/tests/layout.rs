@@ -10,9 +10,9 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::probe::{Layout, Program, declared};
-use libfabric_sys::attr::*;
-use libfabric_sys::consts::*;
-use libfabric_sys::fid::*;
+use netmod_libfabric_sys::attr::*;
+use netmod_libfabric_sys::consts::*;
+use netmod_libfabric_sys::fid::*;
 
 /// Structures that later versions have extended.
 const LONGER: [&str; 3] = ["fi_domain_attr", "fi_ops_av", "fi_cq_err_entry"];

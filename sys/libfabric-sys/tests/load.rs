@@ -8,8 +8,8 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use libfabric_sys::attr::fi_info;
-use libfabric_sys::{API, Library, LoadError, OLDEST};
+use netmod_libfabric_sys::attr::fi_info;
+use netmod_libfabric_sys::{API, Library, LoadError, OLDEST};
 
 /// Returns the library under test: the one that `NETMOD_OFI_LIBRARY` names, or else the system's.
 fn library() -> Option<Library> {

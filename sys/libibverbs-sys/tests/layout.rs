@@ -11,10 +11,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::probe::{Layout, Program, declared};
-use libibverbs_sys::attr::*;
-use libibverbs_sys::consts::*;
-use libibverbs_sys::object::*;
-use libibverbs_sys::work::*;
+use netmod_libibverbs_sys::attr::*;
+use netmod_libibverbs_sys::consts::*;
+use netmod_libibverbs_sys::object::*;
+use netmod_libibverbs_sys::work::*;
 
 /// Records that headers after rdma-core 44 may extend: they are passed with their length, or the
 /// library makes them.

@@ -7,8 +7,8 @@ mod common;
 
 use std::path::Path;
 
-use libibverbs_sys::consts::*;
-use libibverbs_sys::{Library, LoadError};
+use netmod_libibverbs_sys::consts::*;
+use netmod_libibverbs_sys::{Library, LoadError};
 
 /// Returns the system's library.
 fn library() -> Option<Library> {

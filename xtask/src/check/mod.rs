@@ -13,6 +13,7 @@ mod found;
 mod lengths;
 mod lines;
 pub(crate) mod modules;
+mod pages;
 pub(crate) mod sources;
 mod variables;
 
@@ -98,6 +99,7 @@ pub(crate) fn check(asked: &Asked) -> Result<(), String> {
         },
     ];
     let mut wrong = variables::check(&sources)?;
+    wrong.extend(pages::check()?);
     for check in checks {
         wrong.extend(check.compare(asked)?);
     }

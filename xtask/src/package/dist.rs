@@ -23,7 +23,7 @@ pub(crate) fn dist(asked: &Asked) -> Result<(), String> {
 /// Makes the archive and its checksum, and returns the path of the archive.
 pub(super) fn make(asked: &Asked) -> Result<PathBuf, String> {
     let name = format!("netmod-mpi-{VERSION}-{}-linux", std::env::consts::ARCH);
-    let stage = Stage::new(asked, &name)?;
+    let stage = Stage::new(asked, "dist", &name)?;
     let share = stage.prefix.join("share");
     copy_licences(&share.join("doc/netmod-mpi"))?;
     make_folder(&share.join("modulefiles/netmod-mpi"))?;
@@ -58,7 +58,7 @@ fn sums(folder: &Path) -> Result<String, String> {
 
 /// Returns the date of the archive's files, in seconds since 1970: that of `SOURCE_DATE_EPOCH`, or
 /// of the last commit.
-fn time() -> Result<u64, String> {
+pub(super) fn time() -> Result<u64, String> {
     let set = std::env::var("SOURCE_DATE_EPOCH").ok();
     let text = match set {
         Some(text) => text,

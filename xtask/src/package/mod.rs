@@ -1,7 +1,8 @@
-//! `cargo xtask wheel` and `cargo xtask dist`: the MPI library as people get one, a wheel for pip
-//! and an archive to unpack anywhere.
+//! `cargo xtask wheel`, `deb` and `dist`: the MPI library as people get one, a wheel for pip, a
+//! Debian package, and an archive to unpack anywhere.
 
 mod bill;
+mod deb;
 mod dist;
 mod elf;
 mod wheel;
@@ -12,6 +13,7 @@ use std::process::Command;
 use crate::command::{output, root};
 use crate::prefix;
 
+pub(crate) use deb::deb;
 pub(crate) use dist::dist;
 pub(crate) use wheel::wheel;
 
@@ -20,7 +22,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Files with the licences, in the root of the workspace.
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Options of both jobs.
+/// Options of all of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     /// The folder that the package is written to; `target/dist` without one.
@@ -47,10 +49,10 @@ struct Stage {
 }
 
 impl Stage {
-    /// Installs into a new folder, whose last part is `name`, without debug information.
-    fn new(asked: &Asked, name: &str) -> Result<Stage, String> {
-        let folder = asked.to()?.join(format!(".stage-{}-{name}", std::process::id()));
-        let stage = Stage { prefix: folder.join(name), folder };
+    /// Installs into a place in a new folder for a kind of package, without debug information.
+    fn new(asked: &Asked, kind: &str, place: &str) -> Result<Stage, String> {
+        let folder = asked.to()?.join(format!(".stage-{}-{kind}", std::process::id()));
+        let stage = Stage { prefix: folder.join(place), folder };
         let wanted = prefix::Asked { prefix: Some(stage.prefix.clone()), from: asked.from.clone() };
         prefix::install(&wanted)?;
         for file in stage.programs()? {

@@ -102,3 +102,31 @@ fn an_archive_works_where_it_is_unpacked() {
         assert!(prefix.join(name).is_file(), "{name}");
     }
 }
+
+#[test]
+fn a_debian_package_offers_alternatives() {
+    let (place, asked) = Place::new("deb");
+    let made = deb::make(&asked).expect("a package");
+    let twice = std::fs::read(&made).expect("a package");
+    assert_eq!(std::fs::read(deb::make(&asked).expect("a package")).expect("a package"), twice, "as before");
+    let tree = place.0.join("tree");
+    output(Command::new("dpkg-deb").arg("--raw-extract").arg(&made).arg(&tree)).expect("unpacked");
+    let control = std::fs::read_to_string(tree.join("DEBIAN/control")).expect("a file");
+    let begins = |start: &str| control.lines().any(|line| line.starts_with(start));
+    assert!(begins("Package: netmod-mpi") && begins("Depends: libc6 (>= 2."), "{control}");
+    let lib = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    for name in ["libmpi.so.12", "libmpi_abi.so.1"] {
+        let link = tree.join(&lib).join(name);
+        assert!(link.is_symlink() && link.is_file(), "{name}");
+    }
+    let package =
+        std::fs::read_to_string(tree.join(&lib).join("netmod-mpi/lib/pkgconfig/mpi.pc")).expect("a file");
+    assert!(package.contains(&format!("prefix=/{lib}/netmod-mpi\n")), "{package}");
+    for name in ["postinst", "prerm"] {
+        let script = std::fs::read_to_string(tree.join("DEBIAN").join(name)).expect("a file");
+        assert!(script.contains(&format!("prefix=/{lib}/netmod-mpi\n")), "{script}");
+        let words = script.split('@').count();
+        assert_eq!(words, 1, "{script}");
+        output(Command::new("sh").arg("-n").arg(tree.join("DEBIAN").join(name))).expect("a sound script");
+    }
+}

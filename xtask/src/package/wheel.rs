@@ -31,10 +31,10 @@ pub(crate) fn wheel(asked: &Asked) -> Result<(), String> {
 
 /// Makes the wheel and returns its path.
 pub(super) fn make(asked: &Asked) -> Result<PathBuf, String> {
-    let stage = Stage::new(asked, "wheel")?;
+    let stage = Stage::new(asked, "wheel", "wheel")?;
     let (major, minor) = elf::oldest_glibc(&stage.programs()?)?;
     let tag = format!("py3-none-manylinux_{major}_{minor}_{}", std::env::consts::ARCH);
-    for folder in ["bin", "lib", "lib/pkgconfig"] {
+    for folder in ["bin", "lib", "lib/pkgconfig", "share/man/man1", "share/bash-completion/completions"] {
         for path in entries(&stage.prefix.join(folder))? {
             if path.is_symlink() {
                 replace_link(&path)?;

@@ -4,6 +4,9 @@ use std::process::{Command, Output};
 
 use super::*;
 
+/// A launcher that prints its options.
+const LAUNCHER: &str = "#!/bin/sh\necho \"nmrun $*\"\n";
+
 /// An installation of files without content.
 struct Place {
     dir: PathBuf,
@@ -15,9 +18,10 @@ impl Place {
         let dir = std::env::temp_dir().join(format!("netmod-prefix-{name}-{}", std::process::id()));
         let (from, prefix) = (dir.join("from"), dir.join("to"));
         std::fs::create_dir_all(&from).expect("a folder");
-        for name in [MPICH.built, STANDARD.built, "nmrun", "mpivars"] {
+        for name in [MPICH.built, STANDARD.built, "mpivars"] {
             std::fs::write(from.join(name), name).expect("a file");
         }
+        put(&from.join("nmrun"), LAUNCHER.as_bytes(), 0o755).expect("a file");
         // The second time everything is there already.
         for _ in 0..2 {
             lay(&from, &prefix).expect("an installation");
@@ -73,10 +77,12 @@ fn everything_is_where_programs_look_for_it() {
         ("lib/libmpi.so", MPICH.built),
         ("lib/libmpi_abi.so.1", STANDARD.built),
         ("lib/libmpi_abi.so", STANDARD.built),
-        ("bin/nmrun", "nmrun"),
+        ("bin/nmrun", LAUNCHER),
         ("bin/mpivars", "mpivars"),
-        ("bin/mpiexec", "nmrun"),
-        ("bin/mpirun", "nmrun"),
+        ("bin/mpiexec", LAUNCHER),
+        ("bin/mpirun", LAUNCHER),
+        ("share/man/man1/mpiexec.1", "nmrun -manual\n"),
+        ("share/bash-completion/completions/mpirun", "nmrun -completions\n"),
     ] {
         assert_eq!(std::fs::read_to_string(place.prefix.join(name)).expect(name), text);
     }

@@ -41,8 +41,8 @@ const PROGRAMS: &[&str] = &[
 ];
 /// Integration tests that are brought along: package, test, and the program's name there.
 const TESTS: &[(&str, &str, &str)] = &[
-    ("libibverbs-sys", "real", "libibverbs-real"),
-    ("hca-ibv", "real", "hca-ibv-real"),
+    ("netmod-libibverbs-sys", "real", "libibverbs-real"),
+    ("netmod-hca-ibv", "real", "hca-ibv-real"),
     ("netmod-tests", "conformance_ibv", "conformance"),
 ];
 /// Programs of the workspace that are brought along: package, and name.

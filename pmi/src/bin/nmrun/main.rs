@@ -4,6 +4,7 @@
 
 mod debugger;
 mod error;
+mod generated;
 mod hosts;
 mod options;
 mod parse;
@@ -117,6 +118,8 @@ fn exit_codes(report: &ExitReport) -> String {
 fn main() -> ExitCode {
     let mut request = match parse::parse(std::env::args_os().skip(1)) {
         Ok(Asked::Help) => return print(&options::help()),
+        Ok(Asked::Manual) => return print(&generated::manual()),
+        Ok(Asked::Completions) => return print(&generated::completions()),
         Ok(Asked::Version) => {
             return print(&format!("nmrun {} (netmod)\n", env!("CARGO_PKG_VERSION")));
         }

@@ -11,6 +11,17 @@ pub(crate) struct Row {
     pub(crate) help: &'static str,
 }
 
+impl Row {
+    /// Returns a placeholder for the option's value, if it has one.
+    pub(crate) fn shown(&self) -> Option<&'static str> {
+        match self.form {
+            Form::Flag(_) | Form::Refused => None,
+            Form::Value(shown, _) => Some(shown),
+            Form::Variable { .. } => Some("NAME VALUE"),
+        }
+    }
+}
+
 /// Form of an option: its values and its effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
@@ -28,6 +39,8 @@ pub(crate) enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flag {
     Help,
+    Manual,
+    Completions,
     Version,
     Label,
     NoKill,
@@ -153,6 +166,8 @@ pub(crate) const GROUPS: [(&str, &[Row]); 5] = [
             flag(&["pmi-port"], Flag::PmiPort, "serve PMI over TCP on 127.0.0.1, not by a descriptor"),
             value(&["nodes"], "N", Value::Nodes, "tell the ranks that they are on N nodes; for tests"),
             flag(&["h", "help"], Flag::Help, "print this"),
+            flag(&["manual"], Flag::Manual, "print this as a manual page"),
+            flag(&["completions"], Flag::Completions, "print completions for bash"),
             flag(&["V", "version", "info"], Flag::Version, "print the version"),
         ],
     ),
@@ -244,11 +259,7 @@ pub(crate) fn help() -> String {
     for (heading, rows) in GROUPS {
         let _ = write!(text, "\n{heading}:\n");
         for row in rows {
-            let value = match row.form {
-                Form::Flag(_) | Form::Refused => "",
-                Form::Value(shown, _) => shown,
-                Form::Variable { .. } => "NAME VALUE",
-            };
+            let value = row.shown().unwrap_or_default();
             let names: Vec<String> = row.names.iter().map(|name| format!("-{name}")).collect();
             let _ = write!(text, "  {} {value}", names.join(", "));
             let mut column = usize::MAX;

@@ -15,6 +15,8 @@ use super::{hosts, words};
 #[derive(Debug)]
 pub(crate) enum Asked {
     Help,
+    Manual,
+    Completions,
     Version,
     Job(Request),
 }
@@ -202,6 +204,8 @@ impl Request {
     fn flag(&mut self, flag: Flag) -> Option<Asked> {
         match flag {
             Flag::Help => return Some(Asked::Help),
+            Flag::Manual => return Some(Asked::Manual),
+            Flag::Completions => return Some(Asked::Completions),
             Flag::Version => return Some(Asked::Version),
             Flag::Label => self.label = true,
             Flag::NoKill => self.no_kill = true,

@@ -9,12 +9,12 @@
 mod processes;
 mod side;
 
-use libibverbs_sys::attr::*;
-use libibverbs_sys::call::*;
-use libibverbs_sys::consts::*;
-use libibverbs_sys::object::*;
-use libibverbs_sys::sysfs;
-use libibverbs_sys::work::*;
+use netmod_libibverbs_sys::attr::*;
+use netmod_libibverbs_sys::call::*;
+use netmod_libibverbs_sys::consts::*;
+use netmod_libibverbs_sys::object::*;
+use netmod_libibverbs_sys::sysfs;
+use netmod_libibverbs_sys::work::*;
 use side::*;
 
 /// Returns two connected sides.

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use libibverbs_sys::attr::ibv_gid;
-use libibverbs_sys::consts::*;
+use netmod_libibverbs_sys::attr::ibv_gid;
+use netmod_libibverbs_sys::consts::*;
 
 use crate::pattern;
 use crate::side::*;

@@ -5,12 +5,12 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use libibverbs_sys::Library;
-use libibverbs_sys::attr::*;
-use libibverbs_sys::call::*;
-use libibverbs_sys::consts::*;
-use libibverbs_sys::object::*;
-use libibverbs_sys::work::*;
+use netmod_libibverbs_sys::Library;
+use netmod_libibverbs_sys::attr::*;
+use netmod_libibverbs_sys::call::*;
+use netmod_libibverbs_sys::consts::*;
+use netmod_libibverbs_sys::object::*;
+use netmod_libibverbs_sys::work::*;
 
 /// Length of the data area in bytes. A side's memory has data, receive slots, a send area and a
 /// number.
