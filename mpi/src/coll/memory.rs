@@ -244,17 +244,19 @@ impl Memory {
         elements.unpack(RxBytes::from_slice(unsafe { slice::from_raw_parts(packed, from.bytes()) }));
     }
 
-    /// Puts a block into an entry of this process's slot.
+    /// Puts a block into an entry of this process's slot, or the length alone of a longer one.
     pub(super) fn give(&mut self, slot: u32, entry: Entry, from: &Data) {
         let bytes = from.bytes();
         let (short, range) = entry.place(bytes);
         let Some((node, place)) = &self.node else { return };
         let me = node.me();
         node.set_entry(place.lane, place.slot(slot), (short, range.start), bytes);
-        self.copy(from, &beside(me, slot, (short, range), bytes));
+        if entry.holds(bytes) {
+            self.copy(from, &beside(me, slot, (short, range), bytes));
+        }
     }
 
-    /// Takes a block out of an entry of a posted slot.
+    /// Takes a block out of an entry of a posted slot, if it is there, after a look at its length.
     ///
     /// # Errors
     /// The process has given a block of another length, or none.
@@ -267,7 +269,9 @@ impl Memory {
             Some(bytes) => return Err(other_length(bytes, wanted)),
             None => return Err(no_block(rank, wanted)),
         }
-        self.copy(&beside(rank, slot, (short, range), wanted), into);
+        if entry.holds(wanted) {
+            self.copy(&beside(rank, slot, (short, range), wanted), into);
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 use super::blocks::share;
-use super::node_memory::{LONG, SHORT};
+use super::node_memory::{LONG, SHORT, SLOTS};
 use super::reduce::OpFacts;
 use super::schedule::{Base, Builder, Data, Elem};
 
@@ -20,7 +20,10 @@ const FLAT_MAX: usize = 16;
 const CHILDREN: usize = 8;
 
 /// Longest data that passes in more than one slot, in bytes.
-const PIECES_MAX: usize = 64 << 20;
+pub(super) const PIECES_MAX: usize = 64 << 20;
+/// Slots from the one that a process waits for to the first that it does not write yet. No more than
+/// there are: it writes none anew that holds something that others wait for.
+pub(super) const AHEAD: usize = SLOTS as usize;
 
 /// Returns true if operations use slots for data that each process puts into one.
 pub fn fits(bytes: usize) -> bool {
@@ -39,6 +42,12 @@ pub fn reduces(op: OpFacts, mine: &Data) -> bool {
     fits(mine.bytes()) || parts && (1..=PIECES_MAX).contains(&mine.bytes())
 }
 
+/// Returns true if a vector whose blocks are dealt out is reduced in slots. In pieces each process
+/// has room for two elements at least.
+pub fn scatters(n: usize, mine: &Data) -> bool {
+    fits(mine.bytes()) || passes(n, mine.bytes()) && LONG / mine.elem.size.max(1) >= 2 * n
+}
+
 /// Returns the data of `bytes` bytes in a slot, as bytes.
 fn slot(rank: usize, slot: usize, bytes: usize) -> Data {
     let base = Base::Slot { rank: rank as u16, short: bytes <= SHORT, slot: slot as u32 };
@@ -46,7 +55,7 @@ fn slot(rank: usize, slot: usize, bytes: usize) -> Data {
 }
 
 /// Ranges of at most `most` that make up `len`; one that is empty if that is 0.
-fn pieces(len: usize, most: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+pub(super) fn pieces(len: usize, most: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
     (0..len.div_ceil(most).max(1)).map(move |i| (i, i * most..((i + 1) * most).min(len)))
 }
 
@@ -91,14 +100,14 @@ fn piece(rank: usize, number: usize, range: &Range<usize>) -> Data {
 }
 
 /// Writes a piece of data, by its bytes, to a slot of this process, and posts it.
-fn publish_piece(b: &mut Builder, data: Data, (number, range): (usize, Range<usize>)) {
+pub(super) fn publish_piece(b: &mut Builder, data: Data, (number, range): (usize, Range<usize>)) {
     b.await_room(number as u32);
     b.copy_in(data, range.start, piece(b.me, number, &range));
     b.post(number as u32);
 }
 
 /// Waits for a piece of data in a slot of another process, and copies it.
-fn take_piece(b: &mut Builder, rank: usize, data: Data, (number, range): (usize, Range<usize>)) {
+pub(super) fn take_piece(b: &mut Builder, rank: usize, data: Data, (number, range): (usize, Range<usize>)) {
     b.await_post(rank, number as u32);
     b.copy_out(piece(rank, number, &range), data, range.start);
 }
@@ -427,23 +436,86 @@ fn in_slices(b: &mut Builder, mine: Data, mut take: impl FnMut(&mut Builder, Dat
     2 * all.len() as u32
 }
 
-/// Combines the vectors of all and gives block `i` to process `i`.
-pub fn reduce_scatter(b: &mut Builder, mine: Data, own: Data, before: usize) {
-    let bytes = mine.bytes();
-    let operands = Operands::new(b, own.count, own.elem);
-    publish(b, 0, Some((mine, slot(b.me, 0, bytes))));
-    let size = own.elem.size;
-    let part = |rank: usize| slot(rank, 0, bytes).range(before * size..(before + own.count) * size);
-    let mut fold = Fold::into(own);
-    for rank in (0..b.n).rev() {
-        if rank != b.me {
-            b.await_post(rank, 0);
-        }
-        operands.add(b, &mut fold, part(rank));
+/// Pieces of a vector whose blocks are dealt out. Each has a slice of every block, so that all
+/// processes combine at once.
+struct Slices<'a> {
+    /// Elements of the blocks.
+    counts: &'a [usize],
+    pieces: usize,
+}
+
+impl Slices<'_> {
+    fn new(counts: &[usize], size: usize) -> Slices<'_> {
+        let (total, most) = (counts.iter().sum::<usize>(), LONG / size.max(1));
+        // A slice has up to one element more than its share.
+        let pieces = if total <= most { 1 } else { total.div_ceil((most - counts.len()).max(1)) };
+        Slices { counts, pieces }
     }
-    fold.end(b);
-    b.release(1);
-    b.takes_slots(1, bytes as u64)
+
+    /// Returns the elements of a block that a piece has.
+    fn of(&self, rank: usize, piece: usize) -> Range<usize> {
+        share(self.counts[rank], self.pieces, piece)
+    }
+
+    /// Returns the slices of a piece: their elements in the vector, and those in the slot.
+    fn all(&self, piece: usize) -> Vec<(Range<usize>, Range<usize>)> {
+        let (mut before, mut there) = (0, 0);
+        let slice = |(rank, count): (usize, &usize)| {
+            let slice = self.of(rank, piece);
+            let from = before + slice.start..before + slice.end;
+            let into = there..there + slice.len();
+            (before, there) = (before + count, into.end);
+            (from, into)
+        };
+        self.counts.iter().enumerate().map(slice).collect()
+    }
+}
+
+/// Combines the vectors of all and gives block `i`, of `counts[i]` elements, to process `i`.
+pub fn reduce_scatter(b: &mut Builder, mine: Data, own: Data, counts: &[usize]) {
+    let (me, elem) = (b.me, own.elem);
+    let slices = Slices::new(counts, elem.size);
+    let operands = Operands::new(b, own.count.div_ceil(slices.pieces), elem);
+    // In place a slice of the result may be where others of the operand are.
+    let is_apart = mine.base == own.base && slices.pieces > 1;
+    let result = if is_apart { b.room(own.count, elem) } else { own };
+    let there = |rank: usize, piece: usize, all: &[(Range<usize>, Range<usize>)], of: usize| {
+        let end = all.last().map_or(0, |(_, into)| into.end);
+        let bytes = |into: &Range<usize>| into.start * elem.size..into.end * elem.size;
+        slot(rank, piece, end * elem.size).range(bytes(&all[of].1))
+    };
+    let give = |b: &mut Builder, piece: usize| {
+        if slices.pieces == 1 {
+            return publish(b, 0, Some((mine, slot(me, 0, mine.bytes()))));
+        }
+        let all = slices.all(piece);
+        let part = |rank: usize| (mine.range(all[rank].0.clone()), there(me, piece, &all, rank));
+        let parts: Vec<_> = others(b).map(part).collect();
+        publish(b, piece, parts);
+    };
+    let mut given = 0;
+    for piece in 0..slices.pieces {
+        while given < slices.pieces.min(piece + AHEAD) {
+            give(b, given);
+            given += 1;
+        }
+        let all = slices.all(piece);
+        let mut fold = Fold::into(result.range(slices.of(me, piece)));
+        for rank in (0..b.n).rev() {
+            if rank == me && slices.pieces > 1 {
+                fold.add(b, mine.range(all[me].0.clone()));
+                continue;
+            }
+            if rank != me {
+                b.await_post(rank, piece as u32);
+            }
+            operands.add(b, &mut fold, there(rank, piece, &all, me));
+        }
+        fold.end(b);
+        b.release(piece as u32 + 1);
+    }
+    b.copy(result, own);
+    b.takes_slots(slices.pieces as u32, mine.bytes() as u64)
 }
 
 /// Combines the operands of this process and those before it, or of those before it alone.

@@ -50,6 +50,11 @@ impl<R: Copy> NodeRun<R> {
         self.lost.clear();
     }
 
+    /// Waits no more for what a process posts.
+    pub(super) fn lose(&mut self, rank: usize) {
+        self.lost.push(rank);
+    }
+
     /// Makes a step that waits.
     #[inline]
     pub(super) fn wait<W: Wire<Req = R>>(

@@ -186,16 +186,16 @@ pub enum Step {
         /// The slot.
         slot: u32,
     },
-    /// Puts a block into a slot of this process.
+    /// Puts a block into a slot of this process, or its length if it is longer than the entry.
     Give {
         /// The slot.
         slot: u32,
         /// The place for its receiver.
         entry: Entry,
-        /// The block, which the entry holds.
+        /// The block.
         from: Data,
     },
-    /// Takes a block out of a process's slot.
+    /// Takes a block out of a process's slot, or compares its length if it is longer than the entry.
     Take {
         /// The process's rank.
         rank: u32,

@@ -82,6 +82,11 @@ pub enum Shape {
     },
 }
 
+/// Returns the blocks of `n` processes, of which the first is given.
+fn parts(n: usize, first: Data) -> Vec<Data> {
+    (0..n).map(|rank| first.part(rank * first.count, first.count)).collect()
+}
+
 impl Shape {
     /// Builds the schedule.
     pub fn build(&self, b: &mut Builder, setting: &Setting) {
@@ -125,6 +130,10 @@ impl Shape {
                 if slots(Operation::Scatter) && node::fits(bytes.saturating_mul(n)) {
                     return node::scatter(b, *root, *all, *mine);
                 }
+                if slots(Operation::Scatter) && node_blocks::passes(n, bytes) {
+                    let blocks = all.map_or(Vec::new(), |all| parts(n, all));
+                    return node_blocks::scatter(b, *root, &blocks, *mine);
+                }
                 let case = Case::moves(n, bytes);
                 if !self.led::<choice::Scatter>(b, setting, &case) {
                     gather::scatter(b, setting.pick(&case), *root, *all, *mine);
@@ -156,6 +165,10 @@ impl Shape {
                 if slots(Operation::Alltoall) && node::fits(bytes.saturating_mul(n)) {
                     return node::alltoall(b, *from, *into);
                 }
+                if slots(Operation::Alltoall) && node_blocks::passes(n, bytes) {
+                    let from = from.map(|from| parts(n, from));
+                    return node_blocks::alltoall(b, from.as_deref(), &parts(n, *into));
+                }
                 alltoall::alltoall(b, setting.pick(&Case::moves(n, bytes)), *from, *into);
             }
             Shape::Alltoallv { from, into } if slots(Operation::Alltoall) => {
@@ -166,9 +179,8 @@ impl Shape {
             Shape::ReduceScatter { op, mine, result, counts } => {
                 let (me, total) = (b.me, counts.iter().sum());
                 let whole = mine.unwrap_or(*result).part(0, total);
-                if slots(Operation::ReduceScatter) && node::fits(whole.bytes()) {
-                    let before = counts[..me].iter().sum();
-                    return node::reduce_scatter(b, whole, result.part(0, counts[me]), before);
+                if slots(Operation::ReduceScatter) && node::scatters(n, &whole) {
+                    return node::reduce_scatter(b, whole, result.part(0, counts[me]), counts);
                 }
                 let how = setting.pick(&Case::reduces(n, whole.bytes(), total, *op));
                 reduce::reduce_scatter(b, how, *mine, *result, counts);

@@ -10,8 +10,8 @@ use super::formulas::{Formula, bound, pieces};
 use super::led;
 use super::setting::Setting;
 use crate::coll::facts::OpFacts;
-use crate::coll::node;
 use crate::coll::schedule::{Base, Data, Elem, TypeId};
+use crate::coll::{node, node_blocks};
 
 /// An algorithm that could run a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,9 +111,11 @@ fn in_slots(operation: Operation, case: &Case) -> bool {
         && match operation {
             Operation::Barrier => true,
             Operation::Bcast | Operation::Gather | Operation::Allgather => node::passes(n, bytes),
-            Operation::Scatter => node::fits(bytes.saturating_mul(n)),
-            Operation::Alltoall => node::fits(bytes.saturating_mul(n)),
-            Operation::ReduceScatter | Operation::Scan => node::fits(bytes),
+            Operation::Scatter | Operation::Alltoall => {
+                node::fits(bytes.saturating_mul(n)) || node_blocks::passes(n, bytes)
+            }
+            Operation::ReduceScatter => node::scatters(n, &vector),
+            Operation::Scan => node::fits(bytes),
             Operation::Reduce => node::reduces(case.op, &vector),
             Operation::Allreduce => node::reduces(case.op, &vector),
         }
@@ -184,6 +186,18 @@ mod tests {
         let told = explain(Operation::Bcast, 8, 100, &setting);
         assert_eq!(told.candidates[0].name, "scatter_ring");
         assert!(told.candidates[0].cost.time > told.candidates[1].cost.time);
+    }
+
+    #[test]
+    fn long_blocks_of_more_than_two_processes_run_in_shared_memory() {
+        for (operation, n) in [Operation::Scatter, Operation::Alltoall, Operation::ReduceScatter]
+            .into_iter()
+            .flat_map(|operation| [2, 3, 8].map(|n| (operation, n)))
+        {
+            let setting = Setting { shared: true, ..Setting::unknown(n, Forced::default()) };
+            let told = explain(operation, 1 << 20, n, &setting);
+            assert_eq!(told.candidates[0].name == "shared", n > 2, "{operation:?} of {n}");
+        }
     }
 
     #[test]

@@ -196,8 +196,8 @@ fn reductions() {
                     run("exscan", all(&exscan, &|me| if me == 0 { operand(0) } else { before(me) }));
                     let share = |me: usize| me * count / n..(me + 1) * count / n;
                     let scatter = |b: &mut Builder| {
-                        let share = share(b.me);
-                        node::reduce_scatter(b, mine, data(Base::Recv).part(0, share.len()), share.start);
+                        let counts: Vec<usize> = (0..n).map(|rank| share(rank).len()).collect();
+                        node::reduce_scatter(b, mine, data(Base::Recv).part(0, counts[b.me]), &counts);
                     };
                     run(
                         "reduce_scatter",

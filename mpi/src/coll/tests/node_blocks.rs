@@ -1,5 +1,5 @@
-//! Blocks of different lengths in shared memory, of which long ones are messages: each operation
-//! against the definition, and what becomes of errors.
+//! Blocks of different lengths in shared memory, of which long ones go in pieces, or by messages:
+//! each operation against the definition, and what becomes of errors.
 
 #![allow(unsafe_code)]
 
@@ -13,12 +13,13 @@ use crate::datatype::TypeDesc;
 use crate::error::Class;
 
 const PROCESSES: [usize; 4] = [2, 3, 5, 20];
-/// Elements of blocks: beside the flag, none, beside an entry, and longer than a slot.
-const COUNTS: [usize; 5] = [1, 0, 4, 100, 5000];
+/// Elements of blocks: beside the flag, none, beside an entry, longer than that, and more pieces
+/// than there are slots.
+const COUNTS: [usize; 6] = [1, 0, 4, 100, 5000, 70_001];
 
-/// Elements that process `i` gives to `j`.
-fn count(i: usize, j: usize) -> usize {
-    COUNTS[(3 * i + j) % COUNTS.len()]
+/// Elements that process `i` gives to `j`: none in pieces of many processes.
+fn count(n: usize, i: usize, j: usize) -> usize {
+    COUNTS[(5 + 11 * i + 7 * j) % if n > 5 { COUNTS.len() - 1 } else { COUNTS.len() }]
 }
 
 /// The blocks of one buffer: the elements of each.
@@ -63,11 +64,11 @@ fn types() -> [(Arc<TypeDesc>, Arc<TypeDesc>); 3] {
 fn blocks_of_any_length_arrive() {
     for (n, (from, into)) in PROCESSES.iter().flat_map(|n| types().map(|pair| (*n, pair))) {
         let pair = (&from, &into);
-        let data = |i: usize, j: usize| packed(100 * i + j, count(i, j), from.size());
+        let data = |i: usize, j: usize| packed(100 * i + j, count(n, i, j), from.size());
         let blocks = |f: &dyn Fn(usize) -> Vec<u8>| (0..n).flat_map(f).collect::<Vec<u8>>();
-        let gathered = Blocks::new(Base::Recv, RECV, &into, (0..n).map(|r| count(r, 0)).collect());
+        let gathered = Blocks::new(Base::Recv, RECV, &into, (0..n).map(|r| count(n, r, 0)).collect());
         let gathered = gathered.list();
-        let own = |me: usize| Data::new(Base::Send, count(me, 0), elem(SEND, &from));
+        let own = |me: usize| Data::new(Base::Send, count(n, me, 0), elem(SEND, &from));
         let collected = blocks(&|r| data(r, 0));
         run(&format!("allgatherv of {n}"), pair, n, |b| {
             node_blocks::allgather(b, Some(own(b.me)), &gathered);
@@ -80,17 +81,17 @@ fn blocks_of_any_length_arrive() {
                 (data(b.me, 0), old.clone(), if b.me == root { collected.clone() } else { old })
             });
             run(&format!("scatterv of {root} of {n}"), pair, n, |b| {
-                let dealt = Blocks::new(Base::Send, SEND, &from, (0..n).map(|r| count(0, r)).collect());
+                let dealt = Blocks::new(Base::Send, SEND, &from, (0..n).map(|r| count(n, 0, r)).collect());
                 let dealt = if b.me == root { dealt.list() } else { Vec::new() };
-                let mine = Data::new(Base::Recv, count(0, b.me), elem(RECV, &into));
+                let mine = Data::new(Base::Recv, count(n, 0, b.me), elem(RECV, &into));
                 node_blocks::scatter(b, root, &dealt, Some(mine));
                 (blocks(&|r| data(0, r)), vec![0; mine.bytes()], data(0, b.me))
             });
         }
         run(&format!("alltoallv of {n}"), pair, n, |b| {
             let me = b.me;
-            let sends = Blocks::new(Base::Send, SEND, &from, (0..n).map(|r| count(me, r)).collect());
-            let recvs = Blocks::new(Base::Recv, RECV, &into, (0..n).map(|r| count(r, me)).collect());
+            let sends = Blocks::new(Base::Send, SEND, &from, (0..n).map(|r| count(n, me, r)).collect());
+            let recvs = Blocks::new(Base::Recv, RECV, &into, (0..n).map(|r| count(n, r, me)).collect());
             node_blocks::alltoall(b, Some(&sends.list()), &recvs.list());
             let want = blocks(&|r| data(r, me));
             (blocks(&|r| data(me, r)), vec![0; want.len()], want)
@@ -102,7 +103,7 @@ fn blocks_of_any_length_arrive() {
 fn blocks_are_replaced_in_place() {
     for (n, ty) in PROCESSES.iter().flat_map(|n| [pair_of_ints(), gappy()].map(|ty| (*n, ty))) {
         // Both give each other blocks of one length.
-        let both = |i: usize, j: usize| count(i.min(j), i.max(j));
+        let both = |i: usize, j: usize| count(n, i.min(j), i.max(j));
         let data = |i: usize, j: usize| packed(100 * i + j, both(i, j), ty.size());
         run(&format!("alltoallv of {n} in place"), (&ty, &ty), n, |b| {
             let me = b.me;
@@ -168,5 +169,14 @@ fn a_block_of_another_length_is_an_error_of_its_receiver() {
     let failed = [Some(Class::TRUNCATE), None, None];
     assert_eq!(gathered(8, 16), failed);
     assert_eq!(gathered(8, 2000), failed, "an entry elsewhere");
-    assert_eq!(gathered(100_000, 90_000), failed, "a message");
+    for (given, wanted) in [(100_000, 90_000), (700_000, 90_000), (90_000, 700_000)] {
+        assert_eq!(gathered(given, wanted), failed, "{given} bytes in pieces, not {wanted}");
+    }
+    for (given, wanted) in [(8, 700_000), (700_000, 8), (2000, 90_000)] {
+        assert_eq!(
+            gathered(given, wanted),
+            failed,
+            "{given} bytes, not {wanted}, of which one follow in pieces"
+        );
+    }
 }

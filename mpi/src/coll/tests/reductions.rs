@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+use super::network::Network;
 use super::{NODES, Process, RECV, able, cases, elem, int, named, on_nodes, packed, roots, run};
-use crate::coll::choice::{self, Allreduce, Reduce, ReduceScatter};
+use crate::coll::choice::{self, Allreduce, Forced, Reduce, ReduceScatter, Setting};
+use crate::coll::node_memory::LONG;
 use crate::coll::reduce::OpFacts;
 use crate::coll::shape::Shape;
 use crate::coll::{Base, Builder, Data, Reducer, Schedule, reduce, scan};
@@ -38,6 +40,22 @@ impl UserOp for Compose {
             )
         };
         compose(input, inout);
+    }
+}
+
+/// The same for elements with eight bytes between them.
+struct ComposeApart;
+
+impl UserOp for ComposeApart {
+    unsafe fn combine(&self, input: *const u8, inout: *mut u8, count: usize, datatype: Datatype) {
+        assert_eq!(datatype, Datatype(4711));
+        for at in (0..count).map(|i| 24 * i) {
+            // SAFETY: the test's elements are 16 bytes each, and have 24 from one to the next.
+            unsafe {
+                let left = core::slice::from_raw_parts(input.add(at), 16);
+                compose(left, core::slice::from_raw_parts_mut(inout.add(at), 16));
+            }
+        }
     }
 }
 
@@ -231,4 +249,55 @@ fn reduce_scatters() {
             case.run(&what, (0..n).map(process).collect());
         }
     });
+}
+
+/// The case of elements with gaps.
+fn compose_apart() -> Case {
+    let two = TypeDesc::contiguous(2, &named(0x4c00_083e), Form::Int).unwrap();
+    Case {
+        name: "compose of elements apart",
+        ty: Arc::new(TypeDesc::resized(0, 24, &Arc::new(two), Form::Int).unwrap()),
+        reducer: Reducer::User(Arc::new(ComposeApart), Datatype(4711)),
+        facts: OpFacts { commutative: false, divisible: false },
+        combine: compose,
+    }
+}
+
+/// Vectors that need more pieces than there are slots, and blocks that no number of pieces divides.
+#[test]
+fn long_vectors_are_dealt_out_in_slots() {
+    let all = operations().into_iter().chain([compose_apart()]);
+    for (case, n) in all.flat_map(|case| {
+        [3, 5, 8, 20].map(|n| (Case { ty: Arc::clone(&case.ty), reducer: case.reducer.clone(), ..case }, n))
+    }) {
+        let setting = Setting { shared: true, ..Setting::unknown(n, Forced::default()) };
+        let long = (if n == 20 { 3 } else { 10 }) * LONG / case.ty.size() / n;
+        let equal = vec![long + 1; n];
+        let unequal = (0..n).map(|r| [0, 1, 2 * long + 3, long / 3][r % 4]).collect();
+        let single = (0..n).map(|r| if r == n - 2 { n * long + 5 } else { 0 }).collect();
+        for (counts, in_place) in [equal, unequal, single].iter().flat_map(|c| [(c, false), (c, true)]) {
+            let total = counts.iter().sum();
+            let combined = case.of(0, n, total);
+            let process = |me| {
+                let before: usize = counts[..me].iter().sum();
+                let at = before * case.ty.size()..(before + counts[me]) * case.ty.size();
+                let mut want = packed(if in_place { me } else { 88 }, total, case.ty.size());
+                want[..at.len()].copy_from_slice(&combined[at]);
+                let process = case.process((me, n), in_place, total, Some(want), |b, mine, result| {
+                    let (op, counts) = (case.facts, counts.clone());
+                    let mine = Some(mine).filter(|_| !in_place);
+                    Shape::ReduceScatter { op, mine, result, counts }.build(b, &setting);
+                });
+                assert!(
+                    process.schedule.slots > 1,
+                    "{} of {n}: it is in one piece, or by messages",
+                    case.name
+                );
+                process
+            };
+            let what = format!("{} dealt out of {total} by {n}, in place: {in_place}", case.name);
+            let types = [named(0x4c00_010d), Arc::clone(&case.ty), Arc::clone(&case.ty)];
+            Network::new(&what, n).in_memory(2).run(&types, &case.reducer, (0..n).map(process).collect());
+        }
+    }
 }
