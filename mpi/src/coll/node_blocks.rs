@@ -71,6 +71,8 @@ struct Way {
     n: usize,
     /// Slots for the pieces with one number.
     stride: usize,
+    /// Slots from the one that this process waits for to the first that it does not write yet.
+    ahead: u32,
     /// The pieces that this process gives, and those that it takes.
     gives: Vec<Piece>,
     takes: Vec<Piece>,
@@ -81,14 +83,16 @@ struct Way {
 impl Way {
     /// Every process gives one block, which others may read.
     fn of_one(n: usize) -> Way {
-        Way { of: 1, n, stride: 1, gives: Vec::new(), takes: Vec::new(), given: 0 }
+        let (gives, takes) = (Vec::new(), Vec::new());
+        Way { of: 1, n, stride: 1, ahead: AHEAD as u32, gives, takes, given: 0 }
     }
 
     /// Every process gives a block to each of the others. Pieces of blocks between two processes
     /// have slots with a number of their own. The stride is odd, so that pieces of one block have
-    /// all places of the ring.
+    /// all places of the ring. A full ring of every process, of which each reads a part, does not
+    /// stay in the caches.
     fn of_each(n: usize) -> Way {
-        Way { of: (n - 1).max(1) as u16, stride: n | 1, ..Way::of_one(n) }
+        Way { of: (n - 1).max(1) as u16, stride: n | 1, ahead: AHEAD as u32 / 2, ..Way::of_one(n) }
     }
 
     fn entry(&self, index: usize) -> Entry {
@@ -135,7 +139,7 @@ impl Way {
             b.post(0);
         }
         self.gives.sort_by_key(|piece| piece.slot);
-        self.give_before(b, AHEAD as u32);
+        self.give_before(b, self.ahead);
     }
 
     /// Gives the pieces whose slots are before a number.
@@ -181,7 +185,7 @@ impl Way {
                 b.release(piece.slot);
                 released = piece.slot;
             }
-            self.give_before(b, piece.slot + AHEAD as u32);
+            self.give_before(b, piece.slot + self.ahead);
             take_piece(b, piece.of, piece.block, (piece.slot as usize, piece.range));
         }
         b.release(END);
