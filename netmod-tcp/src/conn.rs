@@ -93,7 +93,7 @@ pub(crate) struct Reading {
     pub(crate) position: u64,
     /// Position from which on the session is told of what was read.
     pub(crate) owe_at: u64,
-    /// Checks the records of an adopted connection that has them.
+    /// Checks the records of an adopted connection, or of a rail, that has them.
     pub(crate) opener: Option<Box<Opener>>,
 }
 
@@ -103,6 +103,8 @@ pub(crate) struct Seals {
     pub(crate) out: Seal,
     /// `None` once the connection is read.
     pub(crate) inn: Option<Seal>,
+    /// Bytes that went out in records on a rail; the position of a stream is its queue's.
+    pub(crate) rail_sent: u64,
 }
 
 /// Parameters that the two sides have told each other in the handshake.
@@ -181,6 +183,16 @@ impl Conn {
     #[inline]
     pub(crate) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+
+    /// Puts a piece of a rail's bytes into a record, behind what waits for the kernel.
+    pub(crate) fn seal_piece(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let Some(Seals { out, rail_sent, .. }) = self.handshake.seals.as_deref_mut() else { return };
+        let at = out.begin(&mut self.out);
+        fill(&mut self.out);
+        let record = &mut self.out[at..];
+        out.finish(*rail_sent, record);
+        *rail_sent += (record.len() - out.head_len()) as u64;
     }
 
     /// Returns the number of the rail that this dial is to become.

@@ -30,9 +30,12 @@
 
 use core::fmt;
 use core::ops::Range;
+use std::os::fd::RawFd;
 
 use netmod_connection::JobKey;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
+
+use crate::sys::{self, Moved};
 
 /// Longest payload.
 pub(crate) const RECORD_MAX: usize = 64 << 10;
@@ -213,6 +216,11 @@ impl Seal {
         }
     }
 
+    /// Returns true if records have MACs.
+    pub(crate) fn is_keyed(&self) -> bool {
+        matches!(self, Seal::Keyed(_))
+    }
+
     /// Begins a record behind others: the caller appends its payload. Returns where it begins.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) -> usize {
         let at = out.len();
@@ -298,6 +306,15 @@ impl Opener {
             self.held = 0..self.held.len();
         }
         &mut self.buf[self.held.end..]
+    }
+
+    /// Reads once into the space.
+    pub(crate) fn read(&mut self, fd: RawFd) -> Moved {
+        let read = sys::recv(fd, self.space());
+        if let Ok(Some(n)) = read {
+            self.filled(n);
+        }
+        read
     }
 
     /// Returns true if nothing can be read before checked payload is taken.

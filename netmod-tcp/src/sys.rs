@@ -90,6 +90,15 @@ pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
     }
 }
 
+/// Copies bytes to memory that was lent under the contract of `netmod_core::buf`, and is not
+/// shorter.
+pub(crate) fn copy_to(bytes: &[u8], mem: IoVec) {
+    let n = bytes.len().min(mem.len);
+    // SAFETY: the memory is writable and untouched by others until its registration or its request
+    // ends (contract of `netmod_core::buf`), so it is none of the slice's, which is shared.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), mem.base, n) };
+}
+
 /// Returns the CRC32C of memory that was lent under the contract of `netmod_core::buf`.
 pub(crate) fn checksum(mem: IoVec) -> u32 {
     if mem.len == 0 {

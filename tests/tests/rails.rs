@@ -140,11 +140,11 @@ fn rails_are_made_for_data_that_goes_one_way() {
 /// Rails of both sides break again and again while messages of all sizes move both ways.
 #[test]
 fn rails_break_at_any_moment() {
-    for checksum in [false, true] {
+    for (checksum, security) in [(false, "off"), (true, "off"), (false, "auth"), (false, "encrypt")] {
         let all = run_job_with(
             &rails(3, "put"),
             2,
-            |cfg| cfg.tcp.checksum = checksum,
+            |cfg| (cfg.tcp.checksum, cfg.tcp.security) = (checksum, security),
             |dev| {
                 lay(dev);
                 let (mut dice, mut broken) = (Random::new(seed(&[u64::from(dev.rank()), 5])), 0);

@@ -1,9 +1,10 @@
 //! `NETMOD_TCP_SECURITY`: somebody between two processes alters, repeats, invents and reads bytes.
 //! What they send each other arrives as it was, and he is noticed.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ch3_shim::Config;
+use ch3_shim::{Config, Device};
 use netmod_connection::Initiator;
 use netmod_tcp::{TcpReport, TcpStats};
 use netmod_tests::board::{run_devices, run_job_with};
@@ -212,5 +213,130 @@ fn processes_with_other_settings_refuse_each_other_and_say_why() {
         let errors = run_devices(&tap, 2, tune, |mut dev| talk(&mut dev, 1).map(|_| ()));
         let texts: Vec<String> = errors.into_iter().filter_map(|e| e.err().map(|e| e.to_string())).collect();
         assert!(texts.iter().any(|text| text.contains("NETMOD_TCP_SECURITY")), "{one}, {other}: {texts:?}");
+    }
+}
+
+/// A change of a piece of a rail, which is told the bytes before it in its direction, and those of
+/// another rail.
+type OnRail = fn(before: &[u8], other: &[u8], piece: &mut Vec<u8>);
+
+/// Bytes of a rail's handshake, either way, and more.
+const RAIL_HANDSHAKE: usize = 600;
+
+/// Both ranks listen behind proxies that do something to a few rails, once to each, and to nothing
+/// else; `towards` says to which direction.
+fn behind_on_rails(towards: bool, times: usize, attack: OnRail) -> Tap {
+    let tap = Tap::default();
+    let (left, last) = (Arc::new(AtomicUsize::new(times)), Arc::new(Mutex::new(Vec::<u8>::new())));
+    for rank in 0..2 {
+        let (left, last) = (Arc::clone(&left), Arc::clone(&last));
+        let make = move || -> Meddler {
+            let (left, last) = (Arc::clone(&left), Arc::clone(&last));
+            let seen = Mutex::new((None, false, Vec::<u8>::new()));
+            Arc::new(move |to, mut piece| {
+                let mut seen = seen.lock().expect("nobody panics with it");
+                let (is_rail, done, before) = &mut *seen;
+                // The purpose in HELLO, behind the head of the frame and two versions.
+                if to && is_rail.is_none() {
+                    *is_rail = Some(piece.get(12) == Some(&2));
+                }
+                if *is_rail != Some(true) || to != towards || *done {
+                    return piece;
+                }
+                before.extend_from_slice(&piece);
+                if before.len() > RAIL_HANDSHAKE + if towards { 100_000 } else { 64 } {
+                    *done = true;
+                    let mut last = last.lock().expect("nobody panics with it");
+                    let due = !last.is_empty() && left.load(Ordering::SeqCst) > 0;
+                    if due {
+                        left.fetch_sub(1, Ordering::SeqCst);
+                        attack(before, &last, &mut piece);
+                    }
+                    *last = std::mem::take(before);
+                }
+                piece
+            })
+        };
+        tap.detour(rank, move |home| Proxy::with_meddlers(home, make.clone()).addr);
+    }
+    tap
+}
+
+/// The settings by which large messages go by rails.
+fn by_rails(cfg: &mut Config, security: &str) {
+    set(cfg, security);
+    (cfg.lmt, cfg.lmt_min, cfg.eager_max) = ("put", 1, 24 << 10);
+    cfg.tcp.rails_loopback = 3;
+}
+
+fn bulk(dev: &mut Device) -> TcpStats {
+    let (me, other, world) = (u64::from(dev.rank()), 1 - dev.rank() as i32, dev.world());
+    for round in 0..15 {
+        let name = |rank: u64| seed(&[round, rank]);
+        let (sent, mut got) = (bytes(name(me), 1_500_000), vec![0; 1_500_000]);
+        dev.sendrecv(&sent, other, 1, &mut got, other, 1, world).expect("the message");
+        check(name(1 - me), &got).expect("no wrong byte arrives");
+    }
+    dev.netmod_report::<TcpReport>().expect("a device over tcp").stats
+}
+
+/// An attack on a rail is noticed and counted, the rail ends, and its chunks go again.
+#[test]
+fn meddling_with_rails_is_noticed_and_nothing_is_lost() {
+    let attacks: [(&str, bool, OnRail); 6] = [
+        ("alters data", true, |_, _, piece| piece[0] ^= 1),
+        ("alters acknowledgements", false, |_, _, piece| piece[0] ^= 1),
+        ("repeats data", true, |before, _, piece| piece.extend_from_slice(&before[before.len() - 1000..])),
+        ("repeats all", true, |before, _, piece| piece.extend_from_slice(&before[RAIL_HANDSHAKE..])),
+        ("puts bytes of another rail in", true, |_, other, piece| {
+            piece.extend_from_slice(&other[other.len() - 5000..]);
+        }),
+        ("puts acknowledgements of another rail in", false, |_, other, piece| {
+            piece.extend_from_slice(&other[other.len() - 52..]);
+        }),
+    ];
+    for security in KEYED {
+        for (what, towards, attack) in attacks {
+            let tap = behind_on_rails(towards, 2, attack);
+            let stats = run_job_with(&tap, 2, move |cfg| by_rails(cfg, security), bulk);
+            let sum = |of: fn(&TcpStats) -> u64| stats.iter().map(of).sum::<u64>();
+            assert_eq!(altered(&stats), 2, "{security}: {what}: {stats:?}");
+            assert_eq!((sum(|s| s.rail_faults), sum(|s| s.resumes)), (2, 0), "{security}: {what}: {stats:?}");
+            assert!(sum(|s| s.rail_tx_bytes) > 10 << 20, "{security}: {what}: {stats:?}");
+        }
+    }
+}
+
+#[test]
+fn encryption_hides_what_rails_carry() {
+    const TEXT: &[u8] = b"a long message, and whose business it is";
+    for (security, shown) in [("auth", true), ("encrypt", false)] {
+        let heard = Arc::new(Mutex::new(Vec::<u8>::new()));
+        let tap = Tap::default();
+        for rank in 0..2 {
+            let heard = Arc::clone(&heard);
+            let listener: Meddler = Arc::new(move |_, piece| {
+                heard.lock().expect("nobody panics with it").extend_from_slice(&piece);
+                piece
+            });
+            tap.detour(rank, move |home| Proxy::meddling(home, Arc::clone(&listener)).addr);
+        }
+        let stats = run_job_with(
+            &tap,
+            2,
+            move |cfg| by_rails(cfg, security),
+            |dev| {
+                let (world, other) = (dev.world(), 1 - dev.rank() as i32);
+                let (data, mut got) = (TEXT.repeat(25_000), vec![0; TEXT.len() * 25_000]);
+                for _ in 0..20 {
+                    dev.sendrecv(&data, other, 1, &mut got, other, 1, world).expect("the message");
+                    assert!(got == data);
+                }
+                dev.netmod_report::<TcpReport>().expect("a device over tcp").stats
+            },
+        );
+        assert!(stats.iter().all(|s| s.rail_tx_bytes > 1 << 20), "{security}: {stats:?}");
+        let heard = heard.lock().expect("nobody panics with it");
+        assert_eq!(heard.windows(TEXT.len()).any(|part| part == TEXT), shown, "{security}");
     }
 }

@@ -73,14 +73,14 @@ impl TcpNetmod {
     ) -> Result<Option<Box<Seals>>, RejectReason> {
         let wanted = self.security();
         if wanted == 0 {
-            let checked = Seals { out: Seal::Checksum, inn: Some(Seal::Checksum) };
+            let checked = Seals { out: Seal::Checksum, inn: Some(Seal::Checksum), rail_sent: 0 };
             return Ok((caps & CHECKSUM != 0).then(|| Box::new(checked)));
         }
         let Some(key) = key.filter(|_| caps & wanted != 0) else { return Err(RejectReason::OtherSecurity) };
         let [initiator, responder] = [&b"of the initiator"[..], b"of the responder"]
             .map(|side| Seal::Keyed(Box::new(Keyed::new(key.derive(&[side]), wanted == ENCRYPT))));
         let (out, inn) = if dialled { (initiator, responder) } else { (responder, initiator) };
-        Ok(Some(Box::new(Seals { out, inn: Some(inn) })))
+        Ok(Some(Box::new(Seals { out, inn: Some(inn), rail_sent: 0 })))
     }
 
     /// Closes a connection. Its link knows, or is told by the caller.

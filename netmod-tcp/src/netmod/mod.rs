@@ -85,11 +85,7 @@ impl TcpNetmod {
     /// # Errors
     /// [`OpenError::Setting`]; or [`OpenError::Host`] if there is no interface or port to listen
     /// on, or no descriptor for it.
-    pub fn new(mut cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, OpenError> {
-        if cfg.security != "off" {
-            // Their chunks have no MACs.
-            (cfg.rails, cfg.rails_loopback) = (1, 0);
-        }
+    pub fn new(cfg: TcpConfig, me: PeerName, group_size: u32) -> Result<TcpNetmod, OpenError> {
         let incarnation =
             sys::random().map(u64::from_ne_bytes).map_err(|e| DeviceError::new(NAME, e.to_string()))?;
         let mut interfaces = Interfaces::new(&cfg)?;

@@ -32,6 +32,14 @@ impl TcpNetmod {
         }
     }
 
+    /// Has the bytes of a rail in records from now on, if its connection has keys. With checksums its
+    /// chunks have their own.
+    pub(crate) fn seal_rail(&mut self, id: ConnId) {
+        let Some(c) = self.sockets.conns.get_mut(id) else { return };
+        let keyed = c.handshake.seals.as_mut().filter(|seals| seals.out.is_keyed());
+        c.rx.opener = keyed.and_then(|seals| seals.inn.take()).map(|seal| Box::new(Opener::new(seal, 0)));
+    }
+
     /// Returns last words in the form in which a connection carries its bytes. Nothing may follow.
     pub(crate) fn last_words(&mut self, id: ConnId, words: &[u8]) -> Vec<u8> {
         let c = self.sockets.conns.get_mut(id);
@@ -99,11 +107,8 @@ impl TcpNetmod {
         let fd = c.fd();
         let Some(opener) = &mut c.rx.opener else { return false };
         if !opener.is_full() {
-            match sys::recv(fd, opener.space()) {
-                Ok(Some(n)) if n > 0 => {
-                    opener.filled(n);
-                    self.stats.rx_calls += 1;
-                }
+            match opener.read(fd) {
+                Ok(Some(n)) if n > 0 => self.stats.rx_calls += 1,
                 Ok(None) => {
                     self.stats.rx_empty += 1;
                     return false;

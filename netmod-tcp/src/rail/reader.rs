@@ -7,6 +7,8 @@ use netmod_core::{IoVec, VcId};
 use crate::link::Failure;
 use crate::sys::{self, RxArena};
 
+use crate::record::Opener;
+
 use super::regions::{Regions, Target};
 use super::wire::{Ack, ChunkHeader, HEADER};
 
@@ -36,7 +38,7 @@ pub(crate) enum Stop {
     Ended(Failure),
     /// The peer violates the protocol.
     Nonsense(&'static str),
-    /// The data of a chunk has another checksum than its header says.
+    /// The data of a chunk has another checksum than its header says, or a record was altered.
     Altered,
 }
 
@@ -90,7 +92,60 @@ impl ChunkReader {
             Ok(Some(n)) => n,
             Err(e) => return Stop::Ended(e.raw_os_error().map_or(Failure::Eof, Failure::Errno)).into(),
         };
-        let data = bytes.min(iov[0].len);
+        self.advance(bytes, bytes.min(iov[0].len), target, vc, regions)
+    }
+
+    /// Takes checked bytes of records: the rest of the present chunk, or the next one's header.
+    /// They are read from the connection if it is given and none are held.
+    pub(crate) fn read_records(
+        &mut self,
+        fd: Option<RawFd>,
+        opener: &mut Opener,
+        vc: VcId,
+        regions: &Regions,
+    ) -> Read {
+        loop {
+            match opener.payload() {
+                Err(_) => return Stop::Altered.into(),
+                Ok([]) => {}
+                Ok(bytes) => {
+                    let read = self.take(bytes, vc, regions);
+                    opener.take(read.bytes);
+                    return read;
+                }
+            }
+            match fd.map_or(Ok(None), |fd| opener.read(fd)) {
+                Ok(None) => return Read::default(),
+                Ok(Some(0)) => return Stop::Ended(Failure::Eof).into(),
+                Ok(Some(_)) => {}
+                Err(e) => return Stop::Ended(e.raw_os_error().map_or(Failure::Eof, Failure::Errno)).into(),
+            }
+        }
+    }
+
+    /// Puts bytes to where they belong, up to the end of the present chunk or of a header.
+    fn take(&mut self, bytes: &[u8], vc: VcId, regions: &Regions) -> Read {
+        let Some(body) = &mut self.body else {
+            let head = &mut self.header[self.have..];
+            let n = head.len().min(bytes.len());
+            head[..n].copy_from_slice(&bytes[..n]);
+            return self.advance(n, 0, IoVec::EMPTY, vc, regions);
+        };
+        let n = (body.head.len as usize - body.done).min(bytes.len());
+        let mut target = IoVec::EMPTY;
+        match regions.target(vc, body.head.region, body.head.at, body.head.len as usize) {
+            Target::At(mem) if !body.gone => {
+                target = mem;
+                sys::copy_to(&bytes[..n], IoVec { base: mem.base.wrapping_add(body.done), len: n });
+            }
+            _ => body.gone = true,
+        }
+        self.advance(n, n, target, vc, regions)
+    }
+
+    /// Takes note of bytes, of which the first `data` are of the present chunk, which belongs to
+    /// `target`, and the others of the next header.
+    fn advance(&mut self, bytes: usize, data: usize, target: IoVec, vc: VcId, regions: &Regions) -> Read {
         self.have += bytes - data;
         let mut read = Read { bytes, ..Read::default() };
         match self.end_of_chunk(data, target) {

@@ -292,7 +292,7 @@ pub struct Proxy {
     pub addr: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
     left: Arc<AtomicUsize>,
-    meddler: Meddler,
+    meddlers: Arc<dyn Fn() -> Meddler + Send + Sync>,
 }
 
 /// Returns what a proxy passes on in place of some bytes: those towards the listener behind it
@@ -353,9 +353,14 @@ impl Proxy {
 
     /// In front of `home`, one that changes what it passes on.
     pub fn meddling(home: SocketAddr, meddler: Meddler) -> Proxy {
+        Proxy::with_meddlers(home, move || Arc::clone(&meddler))
+    }
+
+    /// In front of `home`, one that has a meddler made for each connection.
+    pub fn with_meddlers(home: SocketAddr, make: impl Fn() -> Meddler + Send + Sync + 'static) -> Proxy {
         let server = Server::new();
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, meddler };
+        let proxy = Proxy { addr: server.addr, heard: Arc::default(), left, meddlers: Arc::new(make) };
         let this = proxy.clone();
         server.serve(move |client| this.pass(client, home));
         proxy
@@ -378,11 +383,12 @@ impl Proxy {
             // The netmod's own connections do the same: small messages do not wait for company.
             let _ = stream.set_nodelay(true);
         }
-        let this = self.clone();
+        let meddler = (self.meddlers)();
+        let back = Arc::clone(&meddler);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(n @ 1..) = from.read(&mut piece) {
-                if to.write_all(&(this.meddler)(false, piece[..n].to_vec())).is_err() {
+                if to.write_all(&back(false, piece[..n].to_vec())).is_err() {
                     break;
                 }
             }
@@ -406,7 +412,7 @@ impl Proxy {
             if left != usize::MAX {
                 self.left.fetch_sub(n, Ordering::SeqCst);
             }
-            if server.write_all(&(self.meddler)(true, piece[..n].to_vec())).is_err() {
+            if server.write_all(&meddler(true, piece[..n].to_vec())).is_err() {
                 return;
             }
         }

@@ -34,8 +34,8 @@ use outbound::OutRail;
 /// Rails of a peer's that are open here at most: those that it gives up may end later than the next
 /// ones begin.
 const MAX_IN: usize = 2 * MAX_RAILS;
-/// Times that a peer may talk nonsense on rails, or have data altered on the way, before the VC is
-/// given up.
+/// Times in a row that a peer may talk nonsense on rails, or have data altered on the way, before
+/// the VC is given up.
 const MAX_FAULTS: u32 = 3;
 /// Bytes of a message from which on rails are worth their packets; measured in
 /// `docs/benchmarks/notes-network.md`.
@@ -206,10 +206,32 @@ impl TcpNetmod {
         self.rail_ended(id, Failure::Protocol);
         if faults >= MAX_FAULTS {
             let text = format!(
-                "protocol violation by the peer on {faults} rails, at last: {what}; do both sides run the same version?"
+                "protocol violation by the peer on {faults} rails, at last: {what}; do both sides run the same \
+                 version, and is nobody in between?"
             );
             let error = VcError::new(VcErrorKind::Protocol, peer, text);
             netmod_core::VcLife::vc_abort(self, core, vc, error);
+        }
+    }
+
+    /// Gives up a rail whose bytes are not those that were sent.
+    #[cold]
+    fn rail_altered(&mut self, core: &mut Core, vc: VcId, id: ConnId) {
+        self.stats.altered += 1;
+        if let Some(v) = self.sessions.vcs.get_mut(vc) {
+            v.session.altered.records += 1;
+        }
+        self.rail_fault(core, vc, id, "its bytes were altered on the way");
+    }
+
+    /// Writes bytes to a rail, in a record if it has keys.
+    fn write_rail(&mut self, id: ConnId, bytes: &[u8]) {
+        match self.sockets.conns.get_mut(id).filter(|c| c.rx.opener.is_some()) {
+            Some(c) => {
+                c.seal_piece(|out| out.extend_from_slice(bytes));
+                self.sockets.write_out(id, &[]);
+            }
+            None => self.sockets.write_out(id, bytes),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::link::Failure;
 use crate::pairs::MAX_RAILS;
 use crate::rail::share::{Chunk, Ended};
 use crate::rail::wire::{ACK, Ack, ChunkHeader, HEADER};
+use crate::record::RECORD_MAX;
 use crate::route::Route;
 use crate::sockets::connect;
 use crate::sys::{self, Interest};
@@ -209,9 +210,17 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((used, InitiatorStep::Accepted { caps, .. })) => {
-                // There are no rails where records have keys.
-                let seals = self.seals(caps, None, true).ok()?;
-                self.sockets.conns.get_mut(id)?.handshake.seals = seals;
+                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
+                    Stage::Dial(i) => i.key(),
+                    _ => None,
+                });
+                match self.seals(caps, key, true) {
+                    Ok(seals) => self.sockets.conns.get_mut(id)?.handshake.seals = seals,
+                    Err(reason) => {
+                        self.rail_ended(id, Failure::Rejected(reason));
+                        return None;
+                    }
+                }
                 self.ready(id);
                 self.rail_up(id);
                 Some(used)
@@ -237,6 +246,7 @@ impl TcpNetmod {
         };
         let (i, vc) = (usize::from(*n), *vc);
         *stage = Stage::RailOut;
+        self.seal_rail(id);
         if let Some(r) = self.rails.vcs.get_mut(vc)
             && let Some(rail) = r.out.get_mut(i)
         {
@@ -369,12 +379,10 @@ impl TcpNetmod {
         let Some(r) = self.rails.vcs.get_mut(vc) else { return Ok(false) };
         let Some(OutRail { conn: Some(id), .. }) = r.out.get(i) else { return Ok(false) };
         let id = *id;
-        let Some(c) =
-            self.sockets.conns.get(id).filter(|c| matches!(c.stage, Stage::RailOut) && c.out.is_empty())
-        else {
-            return Ok(false);
-        };
-        let (fd, sealed) = (c.fd(), c.handshake.seals.is_some());
+        let open = |c: &&mut Conn| matches!(c.stage, Stage::RailOut) && c.out.is_empty();
+        let Some(c) = self.sockets.conns.get_mut(id).filter(open) else { return Ok(false) };
+        let records = c.rx.opener.is_some();
+        let sealed = c.handshake.seals.is_some() && !records;
         let rail = &mut r.out[i];
         let chunk = match rail.chunk {
             Some(chunk) => chunk,
@@ -389,17 +397,25 @@ impl TcpNetmod {
         };
         let head = &mut rail.header[rail.sent.min(HEADER)..];
         let done = rail.sent.saturating_sub(HEADER);
-        let iov = [
+        let mut iov = [
             IoVec { base: head.as_mut_ptr(), len: head.len() },
             IoVec { base: chunk.mem.base.wrapping_add(done), len: chunk.mem.len - done },
         ];
-        match sys::send_iov(fd, &iov) {
+        let written = if records {
+            let (pieces, n) = sys::first(&mut iov, RECORD_MAX);
+            c.seal_piece(|out| sys::copy_iov(&iov[..pieces], out));
+            self.sockets.write_out(id, &[]);
+            Ok(Some(n))
+        } else {
+            sys::send_iov(c.fd(), &iov)
+        };
+        match written {
             Ok(Some(n)) => {
                 self.stats.tx_calls += 1;
                 rail.sent += n;
                 *budget = budget.saturating_sub(n);
                 if rail.sent < HEADER + chunk.mem.len {
-                    return Ok(false);
+                    return Ok(records);
                 }
                 rail.chunk = None;
                 r.share.sent(i);
@@ -437,11 +453,15 @@ impl TcpNetmod {
 
     /// Reads acknowledgements from a rail, or its end.
     pub(crate) fn rail_acks(&mut self, core: &mut Core, id: ConnId, vc: VcId) {
-        let Some(Conn { rail: Some(RailEnd::Out(n)), .. }) = self.sockets.conns.get(id) else { return };
-        let i = usize::from(*n);
-        let Some(c) = self.sockets.conns.get(id) else { return };
+        let Some(c) = self.sockets.conns.get_mut(id) else { return };
+        let Some(RailEnd::Out(i)) = c.rail else { return };
+        let (i, fd) = (usize::from(i), c.fd());
         let mut piece = [0; ACKS * ACK];
-        let n = match sys::recv(c.fd(), &mut piece) {
+        let read = match &mut c.rx.opener {
+            Some(opener) => opener.read(fd),
+            None => sys::recv(fd, &mut piece),
+        };
+        let n = match read {
             Ok(None) => return,
             Ok(Some(0)) => {
                 self.rail_ended(id, Failure::Eof);
@@ -454,8 +474,31 @@ impl TcpNetmod {
             }
         };
         self.stats.rx_calls += 1;
-        let fd = c.fd();
-        let mut rest = &piece[..n];
+        if self.sockets.conns.get(id).is_some_and(|c| c.rx.opener.is_none()) {
+            self.take_acks(core, id, vc, i, &piece[..n]);
+        }
+        while let Some(opener) = self.sockets.conns.get_mut(id).and_then(|c| c.rx.opener.as_mut()) {
+            let Ok(acks) = opener.payload() else { return self.rail_altered(core, vc, id) };
+            let n = acks.len().min(piece.len());
+            piece[..n].copy_from_slice(&acks[..n]);
+            opener.take(n);
+            if n == 0 {
+                break;
+            }
+            self.take_acks(core, id, vc, i, &piece[..n]);
+        }
+        if let Some(r) = self.rails.vcs.get_mut(vc)
+            && r.out.get(i).is_some_and(|r| r.conn == Some(id))
+            && r.share.is_waiting()
+        {
+            r.share.adapt(i, sys::unsent(fd));
+        }
+        self.pump(vc);
+    }
+
+    /// Takes acknowledgements, cut anywhere, of the rail with this number.
+    fn take_acks(&mut self, core: &mut Core, id: ConnId, vc: VcId, i: usize, acks: &[u8]) {
+        let mut rest = acks;
         while !rest.is_empty() {
             let Some(r) = self.rails.vcs.get_mut(vc) else { return };
             let Some(rail) = r.out.get_mut(i).filter(|r| r.conn == Some(id)) else { return };
@@ -470,6 +513,7 @@ impl TcpNetmod {
             let told = Ack::parse(&rail.ack).and_then(|ack| Ok((ack.len, r.share.acked(i, ack)?)));
             match told {
                 Ok((len, (ended, stuck))) => {
+                    r.faults = 0;
                     rail.bytes += u64::from(len);
                     self.stats.rail_tx_bytes += u64::from(len);
                     if let Some(ended) = ended {
@@ -482,13 +526,6 @@ impl TcpNetmod {
                 Err(what) => return self.rail_fault(core, vc, id, what),
             }
         }
-        if let Some(r) = self.rails.vcs.get_mut(vc)
-            && r.out.get(i).is_some_and(|r| r.conn == Some(id))
-            && r.share.is_waiting()
-        {
-            r.share.adapt(i, sys::unsent(fd));
-        }
-        self.pump(vc);
     }
 
     fn put_ended(&mut self, vc: VcId, ended: Ended) {

@@ -178,8 +178,8 @@ fn data(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn a_put_is_there_when_it_has_ended() {
-    for checksum in [false, true] {
-        let mut two = Two::new(|cfg| cfg.checksum = checksum);
+    for (checksum, security) in [(false, "off"), (true, "off"), (false, "auth"), (true, "encrypt")] {
+        let mut two = Two::new(|cfg| (cfg.checksum, cfg.security) = (checksum, security));
         two.lay();
         for (op, len) in [1, 4095, 100_000, 3_000_001, 0, 20 << 20].into_iter().enumerate() {
             let (mut from, mut to) = (data(len, op), vec![0; len]);
@@ -206,8 +206,8 @@ fn a_put_is_there_when_it_has_ended() {
 #[test]
 fn a_region_that_ends_in_the_middle_is_not_written_any_more() {
     let len = 30 << 20;
-    for polls in 0..12 {
-        let mut two = Two::new(|_| {});
+    for (polls, security) in (0..12).map(|n| (n, "off")).chain((0..8).map(|n| (n, "encrypt"))) {
+        let mut two = Two::new(|cfg| cfg.security = security);
         two.lay();
         let (mut from, mut to) = (vec![1; len], vec![0; len]);
         let (local, _) = two.register(0, &mut from, Access::Local);
@@ -239,11 +239,11 @@ fn a_region_that_ends_in_the_middle_is_not_written_any_more() {
 /// in its place.
 #[test]
 fn memory_that_is_taken_back_in_the_middle_is_not_sent_any_more() {
-    for polls in 0..12 {
+    for (polls, security) in (0..12).map(|n| (n, "off")).chain((0..8).map(|n| (n, "auth"))) {
         // With little room in the kernel rails are in the middle of chunks, and everything takes
         // longer.
         let (sndbuf, len) = if polls % 2 == 0 { (32 << 10, 6 << 20) } else { (0, 30 << 20) };
-        let mut two = Two::new(|cfg| cfg.sndbuf = sndbuf);
+        let mut two = Two::new(|cfg| (cfg.sndbuf, cfg.security) = (sndbuf, security));
         two.lay();
         let (mut from, mut to) = (vec![1; len], vec![0; len]);
         let (local, _) = two.register(0, &mut from, Access::Local);
@@ -270,8 +270,9 @@ fn memory_that_is_taken_back_in_the_middle_is_not_sent_any_more() {
 #[test]
 fn rails_that_break_lose_nothing() {
     let len = 24 << 20;
-    for (checksum, seed) in [(false, 0), (true, 1), (false, 2)] {
-        let mut two = Two::new(|cfg| cfg.checksum = checksum);
+    let kinds = [(false, "off"), (true, "off"), (false, "encrypt"), (false, "auth")];
+    for (seed, (checksum, security)) in kinds.into_iter().enumerate() {
+        let mut two = Two::new(|cfg| (cfg.checksum, cfg.security) = (checksum, security));
         two.lay();
         let (mut from, mut to) = (data(len, seed), vec![0; len]);
         let (local, _) = two.register(0, &mut from, Access::Local);
