@@ -232,7 +232,7 @@ impl<R: Copy> Active<R> {
                 Step::Give { slot, entry, from } => self.memory.give(*slot, *entry, from),
                 Step::Take { rank, slot, entry, into } => {
                     if let Err(e) = self.memory.take(*rank as usize, *slot, *entry, into) {
-                        // What follows the entry has another length, too.
+                        // The pieces behind the entry have another length, too.
                         self.node_run.lose(*rank as usize);
                         self.failed.get_or_insert(e);
                     }

@@ -21,8 +21,8 @@ const CHILDREN: usize = 8;
 
 /// Longest data that passes in more than one slot, in bytes.
 pub(super) const PIECES_MAX: usize = 64 << 20;
-/// Slots from the one that a process waits for to the first that it does not write yet. No more than
-/// there are: it writes none anew that holds something that others wait for.
+/// Slots from the one that a process waits for to the first that it does not write yet. No more
+/// than there are: it writes none anew that holds something that others wait for.
 pub(super) const AHEAD: usize = SLOTS as usize;
 
 /// Returns true if operations use slots for data that each process puts into one.

@@ -195,7 +195,8 @@ pub enum Step {
         /// The block.
         from: Data,
     },
-    /// Takes a block out of a process's slot, or compares its length if it is longer than the entry.
+    /// Takes a block out of a process's slot, or compares its length if it is longer than the
+    /// entry.
     Take {
         /// The process's rank.
         rank: u32,

@@ -32,8 +32,8 @@ impl TcpNetmod {
         }
     }
 
-    /// Has the bytes of a rail in records from now on, if its connection has keys. With checksums its
-    /// chunks have their own.
+    /// Has the bytes of a rail in records from now on, if its connection has keys. With checksums
+    /// its chunks have their own.
     pub(crate) fn seal_rail(&mut self, id: ConnId) {
         let Some(c) = self.sockets.conns.get_mut(id) else { return };
         let keyed = c.handshake.seals.as_mut().filter(|seals| seals.out.is_keyed());
