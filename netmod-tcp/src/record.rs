@@ -39,6 +39,8 @@ use crate::sys::{self, Moved};
 
 /// Longest payload.
 pub(crate) const RECORD_MAX: usize = 64 << 10;
+/// Payload of a record that is read alone: moving what follows costs more than another call.
+const LONG: usize = 16 << 10;
 /// Bytes of a MAC.
 const MAC: usize = 16;
 /// Bytes before the payload with checksums, and with keys.
@@ -286,6 +288,8 @@ pub(crate) struct Opener {
     held: Range<usize>,
     /// Checked payload bytes at the start of `held`.
     good: usize,
+    /// Length of the next payload, once its head was checked.
+    next: Option<usize>,
     /// Position in the stream of the next payload byte.
     pos: u64,
 }
@@ -293,19 +297,23 @@ pub(crate) struct Opener {
 impl Opener {
     /// Makes an opener for a connection whose first payload byte has this position.
     pub(crate) fn new(seal: Seal, pos: u64) -> Opener {
-        Opener { seal, buf: Vec::new(), held: 0..0, good: 0, pos }
+        Opener { seal, buf: Vec::new(), held: 0..0, good: 0, next: None, pos }
     }
 
-    /// Returns the memory to be read into; never empty if all checked payload was taken.
+    /// Returns the memory to be read into; never empty if all checked payload was taken. It ends
+    /// with the next head behind a long record, so that what follows need not be moved.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.buf.is_empty() {
-            self.buf.resize(self.seal.head_len() + RECORD_MAX, 0);
+            self.buf.resize(2 * self.seal.head_len() + RECORD_MAX, 0);
         }
         if self.held.start > 0 {
             self.buf.copy_within(self.held.clone(), 0);
             self.held = 0..self.held.len();
         }
-        &mut self.buf[self.held.end..]
+        let head = self.seal.head_len();
+        let end = self.next.filter(|len| *len >= LONG).map_or(usize::MAX, |len| 2 * head + len);
+        let end = end.min(self.buf.len());
+        &mut self.buf[self.held.end..end]
     }
 
     /// Reads once into the space.
@@ -352,9 +360,13 @@ impl Opener {
     fn check(&mut self) -> Result<usize, Corrupt> {
         let held = &mut self.buf[self.held.clone()];
         let Some((head, rest)) = held.split_at_mut_checked(self.seal.head_len()) else { return Ok(0) };
-        let len = self.seal.length(self.pos, head)? as usize;
+        let len = match self.next {
+            Some(len) => len,
+            None => *self.next.insert(self.seal.length(self.pos, head)? as usize),
+        };
         let Some(payload) = rest.get_mut(..len) else { return Ok(0) };
         self.seal.open(self.pos, head, payload)?;
+        self.next = None;
         self.held.start += self.seal.head_len();
         Ok(len)
     }

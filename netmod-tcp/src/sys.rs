@@ -90,6 +90,18 @@ pub(crate) fn copy_iov(iov: &[IoVec], out: &mut Vec<u8>) {
     }
 }
 
+/// Copies bytes to pieces that were lent under the contract of `netmod_core::buf`. Returns their
+/// number.
+pub(crate) fn scatter(bytes: &[u8], iov: &[IoVec]) -> usize {
+    let mut rest = bytes;
+    for piece in iov {
+        let (now, later) = rest.split_at(piece.len.min(rest.len()));
+        copy_to(now, *piece);
+        rest = later;
+    }
+    bytes.len() - rest.len()
+}
+
 /// Copies bytes to memory that was lent under the contract of `netmod_core::buf`, and is not
 /// shorter.
 pub(crate) fn copy_to(bytes: &[u8], mem: IoVec) {

@@ -142,7 +142,8 @@ impl TcpNetmod {
         true
     }
 
-    /// Hands on what is checked, as far as there is room in this poll.
+    /// Hands on what is checked, as far as there is room in this poll: to the active receive if
+    /// there is one, else by way of the arena.
     fn hand_on(&mut self, core: &mut Core, id: ConnId, vc: VcId, events: &mut Events) {
         loop {
             let Some(c) = self.sockets.conns.get_mut(id) else { return };
@@ -152,6 +153,26 @@ impl TcpNetmod {
                 Ok(payload) => payload,
                 Err(corrupt) => return self.altered(core, id, vc, corrupt),
             };
+            // Events of this poll come before it.
+            if core.vc(vc).is_some_and(|v| v.recv_active().is_some()) && !events.concern(vc) {
+                let mut iov = [IoVec::EMPTY; MAX_IOV];
+                let pieces = core.recv_target(vc, &mut iov).pieces;
+                let n = sys::scatter(payload, &iov[..pieces]);
+                if n > 0 {
+                    opener.take(n);
+                    c.rx.position += n as u64;
+                    let owes = c.rx.position >= c.rx.owe_at;
+                    if core.recv_advance(vc, n) {
+                        events.push(Event::RecvDone { vc });
+                    } else {
+                        events.note_progress();
+                    }
+                    if owes {
+                        self.sessions.owes(&mut self.sockets, &mut self.stats, vc, id);
+                    }
+                    continue;
+                }
+            }
             let n = payload.len().min(self.sockets.arena.room());
             if n == 0 {
                 // The rest is handed on in the next poll, whether more comes or not.
