@@ -54,8 +54,11 @@ pub(crate) fn run(asked: &Asked, language: &Language) -> Result<Vec<Outcome>, St
     let suite = language.suite;
     let build = folder(suite).join("build");
     let tree = fetch()?.join(TESTS);
-    let prefix = asked.install(suite)?;
-    language.configure(&tree, &build, &prefix)?;
+    // The names of tests need neither the library nor a suite that is configured for it.
+    let prefix = if asked.list { None } else { Some(asked.install(suite)?) };
+    if let Some(prefix) = &prefix {
+        language.configure(&tree, &build, prefix)?;
+    }
     let tests = tests(language, &tree, &build)?;
     let names: Vec<String> = tests.iter().map(Test::name).collect();
     let exceptions = allowed::of_suite(suite, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
@@ -64,10 +67,10 @@ pub(crate) fn run(asked: &Asked, language: &Language) -> Result<Vec<Outcome>, St
     let wanted = |name: &String| asked.wants(name) && subset.has(name);
     let tests: Vec<_> = tests.into_iter().zip(names).filter(|(_, name)| wanted(name)).collect();
     let (tests, _): (Vec<_>, Vec<_>) = tests.into_iter().unzip();
-    if asked.list {
+    let Some(prefix) = prefix else {
         tests.iter().for_each(|t| println!("{}", t.name()));
         return Ok(Vec::new());
-    }
+    };
     compile(language, &build, &tests)?;
     let launcher = prefix.join("bin/mpiexec");
     let mut progress = Progress::new(tests.len());
@@ -92,14 +95,34 @@ pub(crate) fn run(asked: &Asked, language: &Language) -> Result<Vec<Outcome>, St
 fn tests(language: &Language, tree: &Path, build: &Path) -> Result<Vec<Test>, String> {
     let mut tests = Vec::new();
     for list in language.lists {
-        let folders = [build.join(list), tree.join(list)];
-        // A list that depends on nothing is used where it lies in the source.
-        let found = folders.iter().map(|f| f.join("testlist")).find(|f| f.is_file());
-        let file = found.ok_or_else(|| format!("the suite has no list {list}"))?;
-        let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        tests.extend(lines::read(list, &text)?);
+        tests.extend(lines::read(list, &text_of(list, tree, build)?)?);
     }
     Ok(tests)
+}
+
+/// Returns a list as the suite is configured. Without that it has all tests of the source, also
+/// those that the suite's script would leave out.
+fn text_of(list: &str, tree: &Path, build: &Path) -> Result<String, String> {
+    // A list that depends on nothing is used where it lies in the source.
+    let files = [build.join(list), tree.join(list)].map(|folder| folder.join("testlist"));
+    let read = |file: &Path| std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()));
+    if let Some(file) = files.iter().find(|file| file.is_file()) {
+        return read(file);
+    }
+    let template = tree.join(list).join("testlist.in");
+    if !template.is_file() {
+        return Err(format!("the suite has no list {list}"));
+    }
+    Ok(without_conditions(&read(&template)?))
+}
+
+/// Returns a template of a list with the lines of all conditions, which are `@names@`.
+fn without_conditions(template: &str) -> String {
+    let lines = template.lines().map(|line| {
+        let parts = line.split('@').enumerate();
+        parts.filter(|(n, _)| n.is_multiple_of(2)).map(|(_, part)| part).collect::<String>()
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Compiles the programs of tests. One that does not compile fails when its turn comes.
@@ -184,6 +207,30 @@ fn free_memory() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_read_before_the_suite_is_configured() {
+        let folder = std::env::temp_dir().join(format!("xtask-lists-{}", std::process::id()));
+        let (tree, build) = (folder.join("tree"), folder.join("build"));
+        for list in ["a", "b"] {
+            std::fs::create_dir_all(tree.join(list)).expect("a folder");
+        }
+        let write = |file: &str, text: &str| std::fs::write(tree.join(file), text).expect("a file");
+        write("a/testlist", "x 2\n");
+        write("b/testlist.in", "@large@y 4 mem=8\n# @other@z\nw 3\n");
+        let names = |list: &str| {
+            let text = text_of(list, &tree, &build).expect("the list");
+            lines::read(list, &text).expect("lines").iter().map(Test::name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("a"), ["a/x 2"]);
+        assert_eq!(names("b"), ["b/y 4", "b/w 3"]);
+        assert!(text_of("c", &tree, &build).is_err());
+        // The list of a suite that is configured comes first.
+        std::fs::create_dir_all(build.join("b")).expect("a folder");
+        std::fs::write(build.join("b/testlist"), "w 3\n").expect("a file");
+        assert_eq!(names("b"), ["b/w 3"]);
+        std::fs::remove_dir_all(&folder).expect("the folders");
+    }
 
     #[test]
     fn a_test_that_memory_does_not_suffice_for_does_not_apply() {
