@@ -1,7 +1,8 @@
 /* Random accesses to windows against a model that every process keeps. Arguments: a seed, a number of
  * rounds, and the most threads of a process that access windows at once. In each round the processes share out the elements of every window: an origin uses those
  * whose index leaves its rank as a remainder, so its target types are strided. Some more elements are
- * summed up by all at once. Prints "rank N: windows_random ok". */
+ * summed up by all at once: by every second process one by one, by the others in one call. Prints
+ * "rank N: windows_random ok". */
 #include "check.h"
 
 #include <pthread.h>
@@ -163,26 +164,47 @@ static void apply(const struct operation *op, struct buffers *own)
 static struct operation ops[MAX_RANKS * MAX_RANKS * OPS];
 static struct buffers own[MAX_RANKS * OPS];
 static int slot[MAX_RANKS * MAX_RANKS * OPS], flushes[MAX_RANKS];
-static int n, sync_kind, counted, threads, unit;
+static int n, sync_kind, counted, one_by_one, threads, unit;
+static int64_t ones[SHARED], fetched[MAX_RANKS][SHARED];
 static MPI_Aint base[MAX_RANKS];
 static MPI_Win win;
+
+/* Adds to the counters of a target. */
+static void count(int target)
+{
+    int i;
+
+    if (!one_by_one)
+        MPI_Accumulate(ones, counted, MPI_INT64_T, target, base[target], counted, MPI_INT64_T, MPI_SUM, win);
+    for (i = 0; one_by_one && i < counted; i++)
+        MPI_Fetch_and_op(&ones[i], &fetched[target][i], MPI_INT64_T, target, base[target] + 8 * i / unit, MPI_SUM,
+                         win);
+}
+
+/* Other processes have added to the counters before this one, or have not. */
+static void check_fetched(int target)
+{
+    int i;
+
+    for (i = 0; one_by_one && i < counted; i++) {
+        int64_t others = fetched[target][i] - model[target].counter[i];
+        CHECK(others >= 0 && others <= (int64_t)(size - 1) * (i + 1) && others % (i + 1) == 0);
+    }
+}
 
 /* The accesses of one thread. With locks of single targets it has some of the targets, otherwise some of
  * the operations on each. */
 static void *access_all(void *index)
 {
     int i, target, thread = *(int *)index, locks = sync_kind == EXCLUSIVE || sync_kind == LOCK_SHARED;
-    int64_t ones[SHARED];
 
-    for (i = 0; i < SHARED; i++)
-        ones[i] = i + 1;
     for (target = 0; target < size; target++) {
         if (locks && target % threads != thread)
             continue;
         if (locks)
             MPI_Win_lock(sync_kind == EXCLUSIVE ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, 0, win);
         if (target % threads == thread)
-            MPI_Accumulate(ones, counted, MPI_INT64_T, target, base[target], counted, MPI_INT64_T, MPI_SUM, win);
+            count(target);
         for (i = 0; i < n; i++)
             if (ops[i].origin == rank && ops[i].target == target && (locks || i % threads == thread))
                 start(&own[slot[i]], &ops[i], win, base[target], unit);
@@ -226,6 +248,8 @@ int main(int argc, char **argv)
     rounds = atoi(argv[2]);
     most = atoi(argv[3]);
     CHECK(most >= 1 && most <= MAX_THREADS);
+    for (i = 0; i < SHARED; i++)
+        ones[i] = i + 1;
     MPI_Comm_group(MPI_COMM_WORLD, &group);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     while (rounds > 0) {
@@ -271,6 +295,7 @@ int main(int argc, char **argv)
             sync_kind = draw(SYNCS);
             n = plan(ops);
             counted = 1 + draw(SHARED);
+            one_by_one = (rank + round) % 2;
             threads = 1 + draw(most);
             for (target = 0; target < size; target++)
                 flushes[target] = draw(2);
@@ -300,6 +325,8 @@ int main(int argc, char **argv)
                 apply(&ops[i], ops[i].origin == rank ? &own[mine++] : NULL);
             for (i = 0; i < mine; i++)
                 check_results(&own[i]);
+            for (target = 0; target < size; target++)
+                check_fetched(target);
             for (target = 0; target < size; target++)
                 for (i = 0; i < counted; i++)
                     model[target].counter[i] += (int64_t)size * (i + 1);
