@@ -416,6 +416,33 @@ fn survivors_of_epochs_are_told() {
     }
 }
 
+/// Processes make windows and open files, one of them dies meanwhile, and the others make the same
+/// without it.
+#[test]
+fn survivors_of_making_windows_and_files_go_on() {
+    const KINDS: [&str; 5] = ["create", "allocate", "dynamic", "file", "shared"];
+    let folder = data_folder("makes");
+    let (runs, first) = (number("NETMOD_TEST_MPI_KILLS", 20), number("NETMOD_TEST_KILLS_SEED", 1));
+    for seed in first..first + runs {
+        let random = |what: u64| pattern::seed(&[seed, what]);
+        let kind = KINDS[(seed % 5) as usize];
+        let ranks = 2 + (random(1) % 5) as u32;
+        let (victim, call, delay) = (random(2) % u64::from(ranks), random(3) % 4, 1 + random(4) % 3_000);
+        let mut job = surviving(Abi::Mpich, "makes_kill.c", ranks);
+        job.args([kind.to_owned(), victim.to_string(), call.to_string(), delay.to_string()]);
+        match random(5) % 4 {
+            0 if kind != "shared" => _ = job.env(OVER_TCP.0, OVER_TCP.1),
+            1 if kind != "shared" => _ = job.env("NETMOD_SHM_RANKS", "2"),
+            _ => {}
+        }
+        let done = run(job.arg(folder.0.join("data")));
+        let of =
+            format!("{kind}, {ranks} ranks, {victim} in call {call} after {delay} us, seed {seed}: {done}");
+        assert_eq!(done.ok_ranks("makes_kill") as u32, ranks - 1, "{of}");
+    }
+    assert!(folder.files().iter().all(|file| file == "data"), "left beside the file: {:?}", folder.files());
+}
+
 #[test]
 fn at_any_moment_of_the_tests_of_mpi4py() {
     let test = "at_any_moment_of_the_tests_of_mpi4py";

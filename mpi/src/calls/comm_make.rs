@@ -292,7 +292,7 @@ impl Mpi {
     }
 
     /// Lets the others, which may go on to gather records, know that this process has failed.
-    pub(super) fn refuse_records(&self, party: &Party) -> Result<()> {
+    pub(crate) fn refuse_records(&self, party: &Party) -> Result<()> {
         self.with(|s| {
             GatherAll::refuse(&mut s.dev, party);
             Ok(())

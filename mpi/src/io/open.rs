@@ -160,9 +160,8 @@ async fn close(port: Port, file: Arc<OpenFile>, name: String) -> Result<Status> 
 
 impl Mpi {
     /// Makes the group of a file, with a context of its own.
-    fn file_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
-        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
-        let agreed = self.agree(Agreement::new(Party::of_all(&parent), true))?;
+    fn file_core(&self, parent: &CommCore, agreement: Agreement) -> Result<Arc<CommCore>> {
+        let agreed = self.agree(agreement)?;
         self.with(|s| {
             let channels = channels(&mut s.dev, agreed.id, parent.group())?;
             let core = CommCore::intra(agreed, channels, Arc::clone(parent.group()), parent.rank());
@@ -183,14 +182,14 @@ impl Mpi {
     /// In all processes, whichever has failed: a bad handle, name or access mode, or another one
     /// than others give; what the file system says.
     pub fn file_open(&self, comm: Comm, filename: &str, amode: i32, info: Info) -> Result<File> {
-        let core = self.file_core(comm)?;
+        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
         let nodes = self.with(|s| {
-            let nodes = core.group().places().iter().map(|p| Ok(s.dev.node_of(*p)?));
+            let nodes = parent.group().places().iter().map(|p| Ok(s.dev.node_of(*p)?));
             nodes.collect::<Result<HashSet<u64>>>().map(|nodes| nodes.len() as u64)
         });
         let mut hints = Hints::default();
-        hints.nodes = (nodes.clone().unwrap_or(1) * AGGREGATORS).min(core.size().into());
-        hints.window = window(core.size().into());
+        hints.nodes = (nodes.clone().unwrap_or(1) * AGGREGATORS).min(parent.size().into());
+        hints.window = window(parent.size().into());
         let pairs = self.with(|s| Ok(s.objects.anytime.infos().pairs(info)?.to_vec()));
         let name = bare(filename);
         let checked = check_mode(amode).and(name.clone().map(|_| ())).and(pairs.clone().map(|_| ()));
@@ -200,7 +199,16 @@ impl Mpi {
         let name = name.unwrap_or_default().to_owned();
         let (opened, shared, start) = (Mutex::new(None), Mutex::new(None), AtomicU64::new(0));
         let wanted = Arc::new(Wanted { name, amode, one_node, opened, shared, start });
-        let mut task = Collective::blocking(&core, 0, |port| open(port, Arc::clone(&wanted), checked));
+        // All steps are on the communicator, which all have: a process in which one has failed may
+        // not know the file's context, and the others notice a loss or a revocation at each step.
+        let agreement = Agreement::new(Party::of_all(&parent), true);
+        let mut task = Collective::blocking(&parent, 0, |port| open(port, Arc::clone(&wanted), checked));
+        let of_file = |mut e: Box<MpiError>| {
+            // The handler of files is told, not the communicator's.
+            e.comm = None;
+            e
+        };
+        let core = self.file_core(&parent, agreement).map_err(of_file)?;
         let done = self.run_task(&mut task);
         drop(task);
         let opened = done.and_then(|_| self.file_made(&core, &wanted, hints));

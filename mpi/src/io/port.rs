@@ -288,8 +288,12 @@ impl Collective {
         failed.map_or(Ok(received), Err)
     }
 
-    /// Returns the error of a process of the group that has failed, as far as it is known.
+    /// Returns the error of a process of the group that has failed, as far as it is known, or of a
+    /// communicator that was revoked while a file is opened.
     fn lost(&self, vci: &Vci) -> Option<Box<MpiError>> {
+        if self.core.is_revoked() {
+            return Some(failure(ch3_shim::Error::Revoked, &self.core));
+        }
         let members = self.core.group();
         let failed = vci
             .failed()

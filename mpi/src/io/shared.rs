@@ -2,8 +2,8 @@
 //!
 //! It lies in a hidden file of 8 bytes, which each use locks. No process has to make progress for
 //! another one to use it. The hidden file is in shared memory if the processes are on one node, and
-//! otherwise beside the file itself, which all of them reach. All open it when the file is opened,
-//! and then it has no name any more: nothing is left behind, however the processes end.
+//! otherwise beside the file itself, which all of them reach. It has no name once all have opened
+//! it, and in shared memory never had one: nothing is left behind, however the processes end then.
 
 use parking_lot::Mutex;
 

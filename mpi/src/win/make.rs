@@ -1,7 +1,10 @@
 //! The making and freeing of windows, by all processes of a group.
 
+use std::array;
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ch3_shim::Vci;
 use ch3_shim::shared_memory::{SharedMemory, Ticket};
@@ -11,7 +14,7 @@ use super::directory::{self, Attachments, Directory, Parts};
 use super::epoch::Epochs;
 use super::memory::Span;
 use super::moves::raised;
-use super::object::{Flavor, LateLock, Target, Window};
+use super::object::{Flavor, LateLock, Target, Window, loss};
 use super::queue::Server;
 use super::reach::{self, Agent, Reach, Told};
 use crate::accelerator;
@@ -23,7 +26,7 @@ use crate::datatype::Buf;
 use crate::dynamic::among_jobs;
 use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
-use crate::exchange::{GatherAll, Party};
+use crate::exchange::Party;
 use crate::handle::{Comm, Errhandler, Info, Win};
 use crate::instance::{Mpi, State};
 
@@ -32,10 +35,32 @@ const PAGE: usize = 4096;
 /// Bytes that the memory of a node has before what this module uses, in a page.
 const BEFORE: usize = 64;
 
+/// Longest wait for the news that a process has ended, whose memory is not there.
+const NEWS: Duration = Duration::from_secs(2);
+
 /// Words of a process's record: what the others are to know of it.
 const RECORD: usize = 4 + reach::WORDS;
 /// Words that tell how memory of a node was made: class of the failure, and a ticket.
 const OFFER: usize = 3;
+
+/// Exchanges by which a window is made: the agreement on a context, and four that gather words.
+const EXCHANGES: usize = 5;
+
+/// The exchanges that are still to come while a window is made.
+///
+/// All are on the communicator that it is made of, and their tags are taken before the first one.
+/// So a process in which one has failed can refuse the next one, to which others may go on.
+struct Exchanges(array::IntoIter<Party, EXCHANGES>);
+
+impl Exchanges {
+    fn of(parent: &Arc<CommCore>) -> Exchanges {
+        Exchanges(array::from_fn(|_| Party::of_all(parent)).into_iter())
+    }
+
+    fn next(&mut self) -> Result<Party> {
+        self.0.next().ok_or_else(no_exchange)
+    }
+}
 
 /// The arguments of a call that makes a window.
 struct Wanted {
@@ -114,6 +139,18 @@ fn read(record: &[u8]) -> Vec<i64> {
     record.as_chunks::<8>().0.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect()
 }
 
+#[cold]
+fn no_exchange() -> Box<MpiError> {
+    MpiError::new(Class::INTERN, "a window is made by more exchanges than it has")
+}
+
+/// Keeps a context id from being used again if messages may still come there that nobody receives.
+fn keep_context(core: &CommCore, e: &MpiError) {
+    if matches!(e.class, Class::PROC_FAILED | Class::REVOKED) {
+        core.set_revoked();
+    }
+}
+
 /// Returns the error that one process's failure is for another.
 #[cold]
 fn failed_elsewhere(rank: usize, class: i32) -> Box<MpiError> {
@@ -149,30 +186,44 @@ impl Wanted {
 
 impl Mpi {
     /// Makes the group of a window, with a context of its own.
-    fn win_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
-        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
-        let agreed = self.agree(Agreement::new(Party::of_all(&parent), true))?;
-        self.with(|s| {
-            let channels = channels(&mut s.dev, agreed.id, parent.group())?;
-            Ok(Arc::new(CommCore::intra(agreed, channels, Arc::clone(parent.group()), parent.rank())))
-        })
+    fn win_core(&self, parent: &CommCore, exchanges: &mut Exchanges) -> Result<Arc<CommCore>> {
+        let core = self.agree(Agreement::new(exchanges.next()?, true)).and_then(|agreed| {
+            self.with(|s| {
+                let channels = channels(&mut s.dev, agreed.id, parent.group())?;
+                Ok(CommCore::intra(agreed, channels, Arc::clone(parent.group()), parent.rank()))
+            })
+        });
+        if core.is_err() {
+            self.refuse_next(exchanges)?;
+        }
+        core.map(Arc::new)
     }
 
-    /// Gathers everybody's words.
-    fn gather_words(&self, core: &Arc<CommCore>, own: &[i64]) -> Result<Vec<Vec<i64>>> {
+    /// Lets the others, which may go on to the next exchange, know that this process has failed.
+    fn refuse_next(&self, exchanges: &mut Exchanges) -> Result<()> {
+        exchanges.0.next().map_or(Ok(()), |party| self.refuse_records(&party))
+    }
+
+    /// Gathers everybody's words by the next exchange.
+    fn gather_words(&self, exchanges: &mut Exchanges, own: &[i64]) -> Result<Vec<Vec<i64>>> {
         let record = words(own);
         let len = record.len();
-        let mut gather = GatherAll::new(Party::of_all(core), record);
-        let all = self.wait_until(|vci, _, _| gather.advance(vci).transpose())?;
-        Ok(all.chunks_exact(len).map(read).collect())
+        let all = self.gather_records(exchanges.next()?, record);
+        if all.is_err() {
+            self.refuse_next(exchanges)?;
+        }
+        Ok(all?.chunks_exact(len).map(read).collect())
     }
 
     /// Makes a window in all processes of a communicator.
     fn make_win(&self, comm: Comm, wanted: Wanted) -> Result<Win> {
-        let core = self.win_core(comm)?;
-        let made = self.make_on(&core, wanted);
-        if made.is_err() {
+        let parent = self.with(|s| s.objects.comms.intra_core(comm))?;
+        let mut exchanges = Exchanges::of(&parent);
+        let core = self.win_core(&parent, &mut exchanges)?;
+        let made = self.make_on(&core, &mut exchanges, wanted);
+        if let Err(e) = &made {
             self.with(|s| {
+                keep_context(&core, e);
                 s.objects.contexts.give_back(core, Handler::Return);
                 Ok(())
             })?;
@@ -180,8 +231,7 @@ impl Mpi {
         made
     }
 
-    fn make_on(&self, core: &Arc<CommCore>, wanted: Wanted) -> Result<Win> {
-        let me = core.rank() as usize;
+    fn make_on(&self, core: &Arc<CommCore>, exchanges: &mut Exchanges, wanted: Wanted) -> Result<Win> {
         let own = wanted.check();
         let node = self.with(|s| Ok(own_node(&mut s.dev, core)));
         let class = own.as_ref().map_or_else(|e| e.class.0, |()| 0);
@@ -194,7 +244,7 @@ impl Mpi {
         let base = wanted.base.filter(|_| wanted.size > 0);
         let told = base.and_then(|base| Told::of(base.base().expose_provenance(), place.as_ref()));
         record[4..].copy_from_slice(&Told::words(told));
-        let all = self.gather_words(core, &record)?;
+        let all = self.gather_words(exchanges, &record)?;
         let members: Vec<Member> = all.iter().map(|words| Member::of(words)).collect();
         own?;
         if let Some(rank) = members.iter().position(|member| member.class != 0) {
@@ -205,9 +255,10 @@ impl Mpi {
                         MPI_COMM_TYPE_SHARED, or use MPI_Win_allocate";
             return Err(MpiError::new(Class::RMA_SHARED, text));
         }
-        let (plan, memory) = self.node_memory(core, &members, me, wanted.flavor)?;
+        let (plan, memory) = self.node_memory(core, exchanges, &members, wanted.flavor)?;
         let own = place.map(|place| place.memory);
-        self.win_made(core, wanted, &members, plan, memory.map(Arc::new), own)
+        let memory = (memory.map(Arc::new), own);
+        self.win_made(core, exchanges, wanted, &members, plan, memory)
     }
 
     /// Returns the place of `size` bytes of the program, if others of the node can open them.
@@ -219,11 +270,12 @@ impl Mpi {
     /// Makes or opens the memory of this process's node.
     fn node_memory(
         &self,
-        core: &Arc<CommCore>,
+        core: &CommCore,
+        exchanges: &mut Exchanges,
         members: &[Member],
-        me: usize,
         flavor: Flavor,
     ) -> Result<(Plan, Option<SharedMemory>)> {
+        let me = core.rank() as usize;
         let plan = Plan::of(members, me, flavor);
         // A process that is alone and allocates nothing needs no shared memory.
         let needs = |plan: &Plan| plan.ranks.len() > 1 || matches!(flavor, Flavor::Allocate | Flavor::Shared);
@@ -240,7 +292,7 @@ impl Mpi {
         if let Some(ticket) = made.as_ref().ok().and_then(|made| made.as_ref()?.ticket()) {
             offer[1..].copy_from_slice(&read(&ticket.to_bytes()));
         }
-        let offers = self.gather_words(core, &offer)?;
+        let offers = self.gather_words(exchanges, &offer)?;
         let (plan, mut memory) = (plan?, made?);
         let failed = |all: &[Vec<i64>]| {
             let rank = all.iter().position(|words| words[0] != 0)?;
@@ -251,12 +303,13 @@ impl Mpi {
         }
         let mut opened = Ok(());
         if memory.is_none() && needs(&plan) {
-            match open(&offers[plan.ranks[0] as usize][1..], plan.bytes) {
+            match self.open(core, &offers[plan.ranks[0] as usize][1..], plan.bytes) {
                 Ok(shared) => memory = Some(shared),
                 Err(e) => opened = Err(e),
             }
         }
-        let done = self.gather_words(core, &[opened.as_ref().map_or_else(|e| e.class.0.into(), |()| 0)])?;
+        let done =
+            self.gather_words(exchanges, &[opened.as_ref().map_or_else(|e| e.class.0.into(), |()| 0)])?;
         opened?;
         if let Some(e) = failed(&done) {
             return Err(e);
@@ -267,15 +320,30 @@ impl Mpi {
         Ok((plan, memory))
     }
 
+    /// Opens the memory that another process of the node has made.
+    fn open(&self, core: &CommCore, ticket: &[i64], bytes: usize) -> Result<SharedMemory> {
+        let ticket = words(ticket).first_chunk().copied().unwrap_or([0; Ticket::LEN]);
+        SharedMemory::open(&Ticket::from_bytes(ticket), bytes).or_else(|e| {
+            // Its memory is gone with a process; the news of that may be under way.
+            let deadline = Some(Instant::now() + NEWS).filter(|_| e.kind() == ErrorKind::NotFound);
+            let lost = |vci: &mut Vci, _: &mut _| {
+                let lost = loss(vci, core.group(), |_| true)?;
+                Some(Ok(MpiError::new(Class::PROC_FAILED, format!("{}: there is no window", lost.cause))))
+            };
+            let lost = deadline.map_or(Ok(None), |deadline| self.wait_until_time(Some(deadline), lost))?;
+            Err(lost.unwrap_or_else(|| no_memory(bytes, &e)))
+        })
+    }
+
     /// Adds a window whose memory is there.
     fn win_made(
         &self,
         core: &Arc<CommCore>,
+        exchanges: &mut Exchanges,
         wanted: Wanted,
         members: &[Member],
         plan: Plan,
-        memory: Option<Arc<SharedMemory>>,
-        own: Option<Arc<SharedMemory>>,
+        (memory, own): (Option<Arc<SharedMemory>>, Option<Arc<SharedMemory>>),
     ) -> Result<Win> {
         let is_dynamic = wanted.flavor == Flavor::Dynamic;
         let directory = memory.as_ref().filter(|_| is_dynamic);
@@ -350,7 +418,7 @@ impl Mpi {
         let mut all_want = false;
         if !same_node(members) && window.flavor != Flavor::Dynamic {
             let wants = self.with(|s| Ok(window.wants_keys(&mut s.dev)))?;
-            all_want = self.gather_words(core, &[i64::from(wants)])?.iter().all(|words| words[0] != 0);
+            all_want = self.gather_words(exchanges, &[i64::from(wants)])?.iter().all(|words| words[0] != 0);
         }
         let win = self.with(|s| {
             let State { dev, objects, requests } = s;
@@ -448,17 +516,19 @@ impl Mpi {
             window.give_up_answers(dev);
             window.conceal(dev);
             window.end_service(dev);
+            if let Err(e) = done.as_ref().and(met.as_ref()) {
+                keep_context(&window.core, e);
+                // The error goes to the handler of the window, which is gone.
+                let handler = objects.anytime.errhandlers().get(window.errhandler)?;
+                objects.wins.freed = Some((handle, handler));
+            }
             objects.anytime.errhandlers().release(window.errhandler);
             let Window { core, .. } = window;
             objects.contexts.give_back(core, Handler::Return);
             Ok(())
         })?;
         *win = Win::NULL;
-        // The window is gone, and its error handler with it.
-        done.and(met).map_err(|mut e| {
-            e.comm = None;
-            e
-        })
+        done.and(met).map_err(|e| raised(e, handle))
     }
 
     /// Waits for the messages that were sent to wake this process, so that none is left.
@@ -505,10 +575,4 @@ fn no_memory(bytes: usize, e: &std::io::Error) -> Box<MpiError> {
     let text =
         format!("{bytes} bytes that the processes of the node share: {e}; make the window's memory smaller");
     MpiError::new(Class::NO_MEM, text)
-}
-
-fn open(ticket: &[i64], bytes: usize) -> Result<SharedMemory> {
-    let bytes_of_ticket = words(ticket);
-    let ticket = bytes_of_ticket.first_chunk::<{ Ticket::LEN }>().copied().unwrap_or([0; Ticket::LEN]);
-    SharedMemory::open(&Ticket::from_bytes(ticket), bytes).map_err(|e| no_memory(bytes, &e))
 }

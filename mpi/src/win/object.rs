@@ -14,8 +14,10 @@ use super::queue::Server;
 use super::reach::{Agent, Network, Reach};
 use crate::attr::Attrs;
 use crate::comm::CommCore;
+use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Errhandler, Table, Win};
+use crate::ranks::Ranks;
 
 /// The way in which a window was made (`MPI_WIN_CREATE_FLAVOR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,10 +198,7 @@ impl Window {
 
     /// Returns the error of a process that has failed, if it is one of those that are asked for.
     pub(super) fn lost(&self, vci: &Vci, concerns: impl Fn(u32) -> bool) -> Option<Box<MpiError>> {
-        let members = self.core.group();
-        let failures = vci.failed();
-        let rank = |f: &Failure| members.rank(vci.place_of_peer(&f.peer)?);
-        let lost = failures.iter().find(|f| rank(f).is_some_and(&concerns))?;
+        let lost = loss(vci, self.core.group(), concerns)?;
         let text = format!("{}: the epoch of the window has failed; free the window", lost.cause);
         Some(MpiError::new(Class::PROC_FAILED, text))
     }
@@ -208,6 +207,12 @@ impl Window {
     pub(super) fn is_direct(&self, rank: u32) -> bool {
         self.targets[rank as usize].agent == Agent::Processor
     }
+}
+
+/// Returns the failure of a process of a group, if it is one of the ranks that are asked for.
+pub(super) fn loss(vci: &Vci, members: &Ranks, concerns: impl Fn(u32) -> bool) -> Option<Failure> {
+    let rank = |f: &Failure| members.rank(vci.place_of_peer(&f.peer)?);
+    vci.failed().into_iter().find(|f| rank(f).is_some_and(&concerns))
 }
 
 #[cold]
@@ -219,6 +224,8 @@ fn no_rank(rank: i32, n: usize) -> Box<MpiError> {
 #[derive(Debug, Default)]
 pub(crate) struct Wins {
     pub table: Table<Win, Window>,
+    /// The window whose freeing has failed last, and its error handler.
+    pub(super) freed: Option<(Win, Handler)>,
 }
 
 impl Wins {

@@ -178,8 +178,13 @@ impl Mpi {
     /// Returns what is done with an error of a window; `None` if there is no such window.
     pub fn win_handler(&self, win: Win) -> Option<Handler> {
         let found = self.with(|s| {
-            let errhandler = s.objects.wins.get(win)?.errhandler;
-            s.objects.anytime.errhandlers().get(errhandler)
+            let wins = &s.objects.wins;
+            if let Some((_, handler)) = wins.freed.as_ref().filter(|(freed, _)| *freed == win)
+                && wins.get(win).is_err()
+            {
+                return Ok(handler.clone());
+            }
+            s.objects.anytime.errhandlers().get(wins.get(win)?.errhandler)
         });
         found.ok()
     }
