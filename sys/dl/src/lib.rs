@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 mod loaded;
+mod mapped;
 mod signals;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 pub use loaded::{Loaded, begins, loaded, loads};
+pub use mapped::file_at;
 use signals::Signals;
 
 /// The reason why a library is not loaded.
