@@ -4,6 +4,10 @@
 //! `totspawns=`, `spawnssofar=` (from 1), `arg1=` and on, `argcnt=`, `preput_num=`,
 //! `preput_key_0=`, `preput_val_0=` and on, `info_num=`, `info_key_0=`, `info_val_0=` and on,
 //! `endcmd`. The values are stored for the new job before it starts.
+//!
+//! In PMI-2 it is one message: `ncmds=`, `preputcount=`, `ppkey0=`, `ppval0=` and on, then for each
+//! program `subcmd=`, `maxprocs=`, `argc=`, `argv0=` and on, `infokeycount=`, `infokey0=`,
+//! `infoval0=` and on. Slurm reads them by their order.
 
 use std::fmt::Write as _;
 
@@ -20,6 +24,10 @@ pub(crate) const SPAWNED: &str = "PMI_SPAWNED";
 /// Most lines of one program, and most bytes of them.
 const MAX_LINES: usize = 1 << 16;
 const MAX_BYTES: usize = 4 << 20;
+/// Most bytes of a request in PMI-2, whose length has six digits.
+const MAX_FRAME: usize = 999_999;
+/// The keys of infos that launchers over PMI-2 know.
+const KNOWN: [&str; 3] = ["host", "path", "wdir"];
 /// Most programs of a request.
 const MAX_PROGRAMS: usize = 4096;
 
@@ -51,6 +59,9 @@ pub enum SpawnError {
     /// A value has a character that ends a line.
     #[error("a program, argument or info has a line break, which cannot be passed on")]
     LineBreak,
+    /// A value has the character that ends a word of PMI-2.
+    #[error("a program, argument or info has a semicolon, which cannot be passed on over PMI-2")]
+    Semicolon,
     /// A word is missing, or has no meaning.
     #[error("its line {0}= is missing or makes no sense")]
     Word(&'static str),
@@ -83,6 +94,37 @@ impl Spawn {
         }
         Ok(out)
     }
+
+    /// Returns the request in PMI-2, without its length.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a text cannot be one word, or if it is too long.
+    pub fn emit_frame(&self) -> Result<String, SpawnError> {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = write!(out, "cmd=spawn;ncmds={};preputcount={};", self.programs.len(), self.values.len());
+        for (at, (key, value)) in self.values.iter().enumerate() {
+            let _ = write!(out, "ppkey{at}={};ppval{at}={};", one_word(key)?, one_word(value)?);
+        }
+        for program in &self.programs {
+            let _ = write!(out, "subcmd={};maxprocs={};", one_word(&program.path)?, program.ranks);
+            let _ = write!(out, "argc={};", program.args.len());
+            for (at, arg) in program.args.iter().enumerate() {
+                let _ = write!(out, "argv{at}={};", one_word(arg)?);
+            }
+            let known = |(key, _): &&(String, String)| KNOWN.contains(&key.as_str());
+            let _ = write!(out, "infokeycount={};", program.info.iter().filter(known).count());
+            for (at, (key, value)) in program.info.iter().filter(known).enumerate() {
+                let _ = write!(out, "infokey{at}={key};infoval{at}={};", one_word(value)?);
+            }
+        }
+        if out.len() > MAX_FRAME { Err(SpawnError::TooLong) } else { Ok(out) }
+    }
+}
+
+fn one_word(text: &str) -> Result<&str, SpawnError> {
+    if text.contains(';') { Err(SpawnError::Semicolon) } else { one_line(text) }
 }
 
 fn one_line(text: &str) -> Result<&str, SpawnError> {
@@ -208,6 +250,23 @@ mod tests {
         let mut broken = spawn();
         broken.programs[0].args[0] = "a\nendcmd".into();
         assert_eq!(broken.emit(), Err(SpawnError::LineBreak));
+    }
+
+    #[test]
+    fn a_request_of_pmi_2_has_its_words_in_order() {
+        let mut wanted = spawn();
+        wanted.programs[1].info.push(("soft".into(), "1:4".into()));
+        let text = wanted.emit_frame().expect("a message");
+        let expected = "cmd=spawn;ncmds=2;preputcount=1;ppkey0=PARENT_ROOT_PORT_NAME;ppval0=netmod-port:abc;\
+                        subcmd=/bin/a b;maxprocs=3;argc=4;argv0=x=y;argv1=;argv2=nprocs=9;argv3=two words;\
+                        infokeycount=1;infokey0=wdir;infoval0=/a b;subcmd=c;maxprocs=1;argc=0;infokeycount=0;";
+        assert_eq!(text, expected);
+        wanted.programs[0].args[0] = "a;b".into();
+        assert_eq!(wanted.emit_frame(), Err(SpawnError::Semicolon));
+        wanted.programs[0].args[0] = "a\nb".into();
+        assert_eq!(wanted.emit_frame(), Err(SpawnError::LineBreak));
+        wanted.programs[0].args[0] = "x".repeat(MAX_FRAME);
+        assert_eq!(wanted.emit_frame(), Err(SpawnError::TooLong));
     }
 
     #[test]

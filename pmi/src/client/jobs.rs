@@ -83,13 +83,12 @@ impl PmiClient {
     ///
     /// Fails if the launcher refuses or cannot start them; the error has its reason.
     pub fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, PmiError> {
-        if self.version != Version::V1 {
-            let why = "the launcher speaks PMI-2; start the job under one that speaks PMI-1, such as mpiexec";
-            return Err(PmiError::Unsupported { call: "spawn", why: why.to_owned() });
-        }
-        let request =
-            spawn.emit().map_err(|e| PmiError::Unsupported { call: "spawn", why: e.to_string() })?;
-        let text = self.settled_ask(STARTING, &request, "spawn_result")?;
+        let (request, reply) = match self.version {
+            Version::V1 => (spawn.emit(), "spawn_result"),
+            Version::V2 => (spawn.emit_frame(), "spawn-response"),
+        };
+        let request = request.map_err(|e| PmiError::Unsupported { call: "spawn", why: e.to_string() })?;
+        let text = self.settled_ask(STARTING, &request, reply)?;
         let line = self.exchange.parse(STARTING, &text)?;
         Ok(line.get("jobid").map(str::to_owned))
     }
@@ -112,10 +111,13 @@ impl PmiClient {
     ///
     /// Fails if the launcher fails.
     pub fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
-        match std::env::var(SPAWNED) {
-            Ok(spawned) if spawned != "0" => self.get_str(PARENT_PORT),
-            _ => Ok(None),
-        }
+        if self.is_spawned() { self.get_str(PARENT_PORT) } else { Ok(None) }
+    }
+
+    /// Returns true if another job has asked for this one: the launcher says so by a variable
+    /// (PMI-1), or names that job in its greeting (PMI-2).
+    pub fn is_spawned(&self) -> bool {
+        self.has_parent || std::env::var(SPAWNED).is_ok_and(|spawned| !spawned.is_empty() && spawned != "0")
     }
 
     /// Asks when nothing else is under way. Some launchers tell of success by `info=ok` alone.

@@ -57,6 +57,8 @@ struct Job {
     name: String,
     appnum: i32,
     maxes: Maxes,
+    /// True if the launcher names a job that has asked for this one.
+    has_parent: bool,
 }
 
 /// A connection to the launcher.
@@ -72,8 +74,9 @@ pub struct PmiClient {
     kvsname: String,
     appnum: i32,
     maxes: Maxes,
+    has_parent: bool,
     state: State,
-    /// True after the first barrier.
+    /// True after the first barrier, or if values can be looked up before it.
     fenced: bool,
     questions: Questions,
 }
@@ -164,7 +167,7 @@ impl PmiClient {
                 why: "the rank is not below the size".to_owned(),
             });
         }
-        let Job { name, appnum, maxes } = match version {
+        let Job { name, appnum, maxes, has_parent } = match version {
             Version::V1 => v1::start(&mut exchange)?,
             Version::V2 => v2::start(&mut exchange, rank, size, job)?,
         };
@@ -177,8 +180,10 @@ impl PmiClient {
             kvsname: name,
             appnum,
             maxes,
+            has_parent,
             state,
-            fenced: false,
+            // Slurm, which names its jobs, has the values for a spawned one from the beginning.
+            fenced: has_parent && job.is_some(),
             questions: Questions::default(),
         })
     }

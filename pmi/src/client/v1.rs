@@ -35,7 +35,7 @@ pub(super) fn start(exchange: &mut Exchange) -> Result<Job, PmiError> {
     if name.is_empty() || name.len() > 256 || name.contains([' ', '\t']) {
         return Err(exchange.malformed(NAME, &text, "there is no usable name"));
     }
-    Ok(Job { name, appnum, maxes })
+    Ok(Job { name, appnum, maxes, has_parent: false })
 }
 
 /// Asks for the size of the universe. A negative one says that there is no limit.

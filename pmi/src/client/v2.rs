@@ -39,13 +39,14 @@ pub(super) fn start(
         return Err(exchange.malformed(FULL, &text, why));
     }
     let appnum = line.number("appnum").unwrap_or(-1);
+    let has_parent = line.get("spawner-jobid").is_some();
     let text = exchange.ask(NAME, "cmd=job-getid;", "job-getid-response")?;
     exchange.accept(NAME, &text)?;
     let name = exchange.parse(NAME, &text)?.get("jobid").unwrap_or_default().to_owned();
     if name.is_empty() || name.len() > 256 || name.contains([' ', ';', '=']) {
         return Err(exchange.malformed(NAME, &text, "there is no usable name"));
     }
-    Ok(Job { name, appnum, maxes: MAXES })
+    Ok(Job { name, appnum, maxes: MAXES, has_parent })
 }
 
 pub(super) fn put(key: &str, value: &str) -> String {

@@ -91,6 +91,7 @@ fn serve(dialect: Dialect, mut stream: UnixStream) -> JoinHandle<Vec<String>> {
                 }
                 "kvs-fence" => dialect.fence.to_owned(),
                 "finalize" => dialect.finalize.to_owned(),
+                "spawn" => "cmd=spawn-response;rc=0;jobid=1.0-1;nerrs=0;".to_owned(),
                 "abort" => String::new(),
                 other => panic!("unexpected {other}"),
             };
@@ -162,6 +163,27 @@ fn nothing_is_looked_up_before_the_first_fence() {
     let get = requests.iter().position(|request| request.starts_with("cmd=kvs-get;")).unwrap();
     assert!(fence < get);
     assert!(requests.last().unwrap().starts_with("cmd=abort;isworld=TRUE;"));
+}
+
+/// Slurm names the job that has asked, and has the values for the new one from the beginning.
+#[test]
+fn jobs_are_asked_for_and_know_it() {
+    let full = "cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=1;size=4;appnum=-1;spawner-jobid=1.0;";
+    for (dialect, job, spawned) in
+        [(Dialect { full, ..SLURM }, Some("1.0-1"), true), (SLURM, Some("1.0"), false)]
+    {
+        let (client, server) = start(dialect, job);
+        let mut client = client.unwrap();
+        assert_eq!(client.is_spawned(), spawned);
+        assert_eq!(client.parent_port().unwrap(), None, "nothing is stored there");
+        let program = crate::SpawnProgram { path: "a".into(), ranks: 2, ..Default::default() };
+        let wanted = crate::Spawn { programs: vec![program], values: Vec::new() };
+        assert_eq!(client.spawn(&wanted).unwrap().as_deref(), Some("1.0-1"));
+        drop(client);
+        let requests = server.join().unwrap();
+        assert_eq!(requests.iter().any(|request| request.starts_with("cmd=kvs-get;")), spawned);
+        assert_eq!(requests.last().unwrap(), "cmd=spawn;ncmds=1;preputcount=0;subcmd=a;maxprocs=2;argc=0;infokeycount=0;");
+    }
 }
 
 #[test]

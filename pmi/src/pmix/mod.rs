@@ -12,6 +12,7 @@
 
 mod event;
 mod ffi;
+mod jobs;
 mod questions;
 #[cfg(test)]
 mod tests;
@@ -19,8 +20,9 @@ mod value;
 
 use crate::codec::MAX_VALUE;
 use crate::process_manager::Backend;
+use crate::spawn::PARENT_PORT;
 use crate::state::State;
-use crate::{Answer, PmiError, tell, wire::quote};
+use crate::{Answer, PmiError, Spawn, tell, wire::quote};
 use event::Operation;
 use ffi::{Library, RANK_WILDCARD};
 use questions::Questions;
@@ -54,6 +56,8 @@ pub(crate) struct PmixClient {
     questions: Questions,
     /// True if the launcher lets this job continue after failures.
     recoverable: bool,
+    /// True if the launcher says that another job has asked for this one.
+    spawned: bool,
     /// The thread that runs PMIx_Finalize.
     goodbye: Option<JoinHandle<Result<(), Status>>>,
     state: State,
@@ -86,6 +90,7 @@ impl PmixClient {
         let local = number(RANK_WILDCARD, c"pmix.local.size").ok().and_then(|n| u32::try_from(n).ok());
         let local_ranks = local.unwrap_or(1).clamp(1, size);
         let recoverable = number(RANK_WILDCARD, c"pmix.recover").is_ok_and(|yes| yes != 0);
+        let spawned = number(RANK_WILDCARD, c"pmix.spawned").is_ok_and(|yes| yes != 0);
         let operation =
             Operation::new().map_err(|source| PmiError::Io { doing: "making an eventfd", source })?;
         let operation = Arc::new(operation);
@@ -104,6 +109,7 @@ impl PmixClient {
             operation,
             questions: Questions::default(),
             recoverable,
+            spawned,
             goodbye: None,
             state: State::Idle,
         })
@@ -332,6 +338,35 @@ impl Backend for PmixClient {
 
     fn answer(&mut self) -> Result<Option<Answer>, PmiError> {
         self.next_answer()
+    }
+
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), PmiError> {
+        self.state.check_idle("publish_name")?;
+        self.publish(service, port)
+    }
+
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, PmiError> {
+        self.state.check_idle("lookup_name")?;
+        self.lookup(service)
+    }
+
+    fn unpublish_name(&mut self, service: &str) -> Result<(), PmiError> {
+        self.state.check_idle("unpublish_name")?;
+        self.unpublish(service)
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, PmiError> {
+        self.state.check_idle("spawn")?;
+        self.start(spawn)
+    }
+
+    fn is_spawned(&self) -> bool {
+        (self.spawned || jobs::is_asked_for(&self.namespace))
+            && jobs::value_from_parent(PARENT_PORT).is_some()
+    }
+
+    fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
+        Ok(if self.is_spawned() { jobs::value_from_parent(PARENT_PORT) } else { None })
     }
 
     fn outlives_launcher(&self) -> bool {

@@ -45,6 +45,10 @@ pub(crate) trait Backend: std::fmt::Debug + Send {
     fn spawn(&mut self, _spawn: &Spawn) -> Result<Option<String>, PmiError> {
         Err(self.lacks("spawn"))
     }
+    /// Returns true if another job has asked for this one.
+    fn is_spawned(&self) -> bool {
+        false
+    }
     /// Returns the port at which those who have asked for this job await it.
     fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
         Ok(None)

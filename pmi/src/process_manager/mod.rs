@@ -397,7 +397,7 @@ impl ProcessManager {
 
     /// Returns true if other processes have asked for this job.
     pub fn is_spawned(&self) -> bool {
-        variable(crate::spawn::SPAWNED).is_some_and(|value| value != "0") && !self.is_singleton()
+        self.backend.is_spawned()
     }
 
     /// Returns the exit code of a job that was started by [`spawn`](Self::spawn), if the launcher

@@ -144,6 +144,10 @@ impl Backend for Pmi {
         self.client.spawn(spawn)
     }
 
+    fn is_spawned(&self) -> bool {
+        self.client.is_spawned()
+    }
+
     fn parent_port(&mut self) -> Result<Option<String>, PmiError> {
         self.client.parent_port()
     }

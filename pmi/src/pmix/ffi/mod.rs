@@ -7,14 +7,19 @@
 // Foreign functions, their structures, and values that they allocate.
 #![allow(unsafe_code)]
 
+mod jobs;
+
 use super::event::{self, Operation, Peer};
 use super::value::{Datum, ERR_NOT_FOUND, LoadError, SUCCESS, Status};
 use dl::Shared;
+pub(super) use jobs::Started;
+use jobs::{Lookup, Publish, Spawn, Unpublish};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
+const ERR_BAD_PARAM: Status = -27;
 /// A non-blocking operation has already ended, and its callback will not be called.
 const OPERATION_SUCCEEDED: Status = -157;
 const EVENT_ACTION_COMPLETE: Status = -334;
@@ -168,6 +173,10 @@ pub(super) struct Library {
     get: Get,
     get_nb: GetNb,
     register_handler: RegisterHandler,
+    publish: Publish,
+    lookup: Lookup,
+    unpublish: Unpublish,
+    spawn: Spawn,
     error_string: ErrorString,
 }
 
@@ -198,6 +207,10 @@ impl Library {
                 get: symbol(library, c"PMIx_Get")?,
                 get_nb: symbol(library, c"PMIx_Get_nb")?,
                 register_handler: symbol(library, c"PMIx_Register_event_handler")?,
+                publish: symbol(library, c"PMIx_Publish")?,
+                lookup: symbol(library, c"PMIx_Lookup")?,
+                unpublish: symbol(library, c"PMIx_Unpublish")?,
+                spawn: symbol(library, c"PMIx_Spawn")?,
                 error_string: symbol(library, c"PMIx_Error_string")?,
             })
         }
@@ -360,7 +373,6 @@ fn copy(text: &[u8], to: &mut [c_char]) -> bool {
 }
 
 fn proc_of(namespace: &str, rank: u32) -> Result<Proc, Status> {
-    const ERR_BAD_PARAM: Status = -27;
     let mut proc = Proc { namespace: [0; NAME_LEN], rank };
     if copy(namespace.as_bytes(), &mut proc.namespace) { Ok(proc) } else { Err(ERR_BAD_PARAM) }
 }
@@ -387,10 +399,24 @@ fn text_of(chars: &[c_char]) -> String {
 /// `value` must be a complete pmix_value_t that malloc has allocated, with what it points to, and
 /// that nobody else uses.
 unsafe fn take(value: *mut Value) -> Datum {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let datum = take_from(*value);
+        libc::free(value.cast());
+        datum
+    }
+}
+
+/// Copies a value out and frees what it points to.
+///
+/// # Safety
+///
+/// `value` must be a complete pmix_value_t that points to memory of malloc, which nobody else uses.
+unsafe fn take_from(value: Value) -> Datum {
     // SAFETY: the caller's promise; the type tells which member of the union is valid.
     unsafe {
-        let Value { kind, data } = *value;
-        let datum = match kind {
+        let Value { kind, data } = value;
+        match kind {
             kind::STRING if data.string.is_null() => Datum::Text(String::new()),
             kind::STRING => {
                 let text = CStr::from_ptr(data.string).to_string_lossy().into_owned();
@@ -407,9 +433,7 @@ unsafe fn take(value: *mut Value) -> Datum {
             // Other types may point to a few bytes, which leak: freeing them would need each
             // layout.
             _ => number(kind, &data).map_or(Datum::Other(kind), Datum::Number),
-        };
-        libc::free(value.cast());
-        datum
+        }
     }
 }
 
