@@ -1,6 +1,9 @@
 //! Programs that meet processes of other jobs.
 
-use std::path::PathBuf;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use netmod_tests::jobs::launch::run;
 use netmod_tests::jobs::mpi::{Abi, Prefix, Starter, installed};
@@ -101,5 +104,59 @@ fn jobs_that_a_job_starts() {
             }
             run(&mut job).expect_ok("spawn", ranks);
         }
+    }
+}
+
+/// A program that no launcher has started.
+fn alone(program: &Path) -> Command {
+    let mut job = Command::new(program);
+    job.env("LD_LIBRARY_PATH", prefix().file("lib")).env(IMPATIENT.0, IMPATIENT.1);
+    job
+}
+
+/// The program starts a launcher when it needs one.
+#[test]
+fn a_program_without_a_launcher_starts_jobs() {
+    for abi in Abi::ALL {
+        let spawning = prefix().compiled_for(abi, "spawn.c");
+        run(alone(&spawning).args([&spawns(4), "ours"])).expect_ok("spawn", 1);
+        let program = prefix().compiled_for(abi, "unlaunched.c");
+        run(alone(&program).arg("stays")).expect_ok("unlaunched", 1);
+    }
+}
+
+/// Returns true if a process runs.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|text| {
+        text.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    })
+}
+
+#[test]
+fn a_job_ends_with_the_program_that_has_asked_for_it() {
+    let program = prefix().compiled("unlaunched.c");
+    // Nobody ends the rest of its process group, as `run` would.
+    let mut job = alone(&program).arg("leaves").stdout(Stdio::piped()).spawn().expect("the program");
+    let mut line = String::new();
+    BufReader::new(job.stdout.take().expect("a pipe")).read_line(&mut line).expect("its output");
+    assert!(job.wait().expect("its end").success());
+    let pids: Vec<&str> = line.trim().strip_prefix("processes: ").expect("processes").split(' ').collect();
+    let end = Instant::now() + Duration::from_secs(30);
+    while pids.iter().any(|pid| runs(pid)) {
+        assert!(Instant::now() < end, "{pids:?} still run");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Each launcher keeps names and starts jobs, in its own protocol.
+#[test]
+fn launchers_keep_names_and_start_jobs() {
+    let test = "launchers_keep_names_and_start_jobs";
+    let program = prefix().compiled("asks.c");
+    for starter in [Starter::Nmrun, Starter::Hydra, Starter::OpenMpi, Starter::Slurm("pmi2")] {
+        let Some(mut job) = prefix().job(test, starter, 2, &program) else { continue };
+        // A step that a job asks for shares the processors of the allocation.
+        run(job.arg("jobs").env("SLURM_OVERLAP", "1")).expect_ok("asks", 2);
     }
 }

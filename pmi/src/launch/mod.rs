@@ -30,6 +30,7 @@ mod doorman;
 mod group;
 mod job;
 mod output;
+mod outside;
 mod passed;
 mod program;
 mod rank;
@@ -38,6 +39,8 @@ mod writer;
 
 pub use binding::Binding;
 use children::Nested;
+pub(crate) use outside::DETACH;
+pub use outside::serve_outside;
 use program::Program;
 use std::ffi::OsStr;
 use std::fmt;

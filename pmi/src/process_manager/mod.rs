@@ -1,6 +1,7 @@
 //! The interface for programs, independent of the kind of process manager.
 
 mod backend;
+mod own_server;
 mod pmi;
 mod singleton;
 #[cfg(test)]

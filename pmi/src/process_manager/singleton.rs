@@ -1,10 +1,12 @@
 //! The process manager of a process without a launcher: a job of one.
+//!
+//! It starts a launcher of its own when it is asked for what concerns other jobs.
 
-use super::Backend;
+use super::{Backend, own_server};
 use crate::client::{KEY_RULE, is_key};
 use crate::codec::MAX_VALUE;
 use crate::state::State;
-use crate::{Answer, PmiError, wire::quote};
+use crate::{Answer, PmiClient, PmiError, Spawn, wire::quote};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::RawFd;
@@ -16,13 +18,25 @@ pub(super) struct Singleton {
     kvs: HashMap<String, Vec<u8>>,
     state: State,
     answers: VecDeque<Answer>,
+    /// The launcher that this process has started, if it has needed one.
+    server: Option<PmiClient>,
 }
 
 impl Singleton {
     pub(super) fn new() -> Singleton {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("singleton_{}_{}", std::process::id(), since_epoch.as_nanos());
-        Singleton { name, kvs: HashMap::new(), state: State::Idle, answers: VecDeque::new() }
+        let (kvs, answers) = (HashMap::new(), VecDeque::new());
+        Singleton { name, kvs, state: State::Idle, answers, server: None }
+    }
+
+    /// Returns the launcher that this process has started, which it does now if it has not.
+    fn server(&mut self, call: &'static str) -> Result<&mut PmiClient, PmiError> {
+        self.state.check_idle(call)?;
+        match &mut self.server {
+            Some(server) => Ok(server),
+            none => Ok(none.insert(own_server::connect(call)?)),
+        }
     }
 }
 
@@ -101,6 +115,9 @@ impl Backend for Singleton {
     fn finalize(&mut self) -> Result<(), PmiError> {
         if self.state != State::Finalized {
             self.state.check_idle("finalize")?;
+            if let Some(server) = &mut self.server {
+                server.finalize()?;
+            }
             self.state = State::Finalized;
         }
         Ok(())
@@ -110,8 +127,32 @@ impl Backend for Singleton {
         self.finalize().map(|()| true)
     }
 
-    fn abort(&mut self, _code: i32, _message: &str, _limit: Duration) -> Result<(), PmiError> {
+    fn abort(&mut self, code: i32, _message: &str, limit: Duration) -> Result<(), PmiError> {
+        if let Some(server) = &mut self.server {
+            server.abort(code)?;
+            server.wait_closed(limit);
+        }
         Ok(())
+    }
+
+    fn publish_name(&mut self, service: &str, port: &str) -> Result<(), PmiError> {
+        self.server("publish_name")?.publish_name(service, port)
+    }
+
+    fn lookup_name(&mut self, service: &str) -> Result<Option<String>, PmiError> {
+        self.server("lookup_name")?.lookup_name(service)
+    }
+
+    fn unpublish_name(&mut self, service: &str) -> Result<(), PmiError> {
+        self.server("unpublish_name")?.unpublish_name(service)
+    }
+
+    fn spawn(&mut self, spawn: &Spawn) -> Result<Option<String>, PmiError> {
+        self.server("spawn")?.spawn(spawn)
+    }
+
+    fn end_of_job(&mut self, job: &str) -> Result<Option<i32>, PmiError> {
+        self.server("spawn")?.end_of_job(job)
     }
 
     fn failed_ranks(&mut self) -> Result<Vec<u32>, PmiError> {

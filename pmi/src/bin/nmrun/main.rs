@@ -14,7 +14,7 @@ mod tests;
 mod words;
 
 use netmod_pmi::Launcher;
-use netmod_pmi::launch::{ExitReport, RankExit};
+use netmod_pmi::launch::{ExitReport, RankExit, serve_outside};
 use parse::{Asked, Request};
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -116,6 +116,11 @@ fn exit_codes(report: &ExitReport) -> String {
 }
 
 fn main() -> ExitCode {
+    match serve_outside(std::env::args_os().nth(1).as_deref()) {
+        Some(Ok(code)) => return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Some(Err(error)) => return fail(&error.to_string(), error.exit_code()),
+        None => {}
+    }
     let mut request = match parse::parse(std::env::args_os().skip(1)) {
         Ok(Asked::Help) => return print(&options::help()),
         Ok(Asked::Manual) => return print(&generated::manual()),
