@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ch3_shim::Vci;
 
 use super::inter::other_id;
+use super::session::PSETS;
 use crate::buffers::Owner;
 use crate::comm::{Agreed, CommCore, Communicator};
 use crate::consts::{
@@ -29,6 +30,17 @@ use crate::wish::Wish;
 const INCOMPLETE: u32 = 2048;
 /// Key of an info that names a kind of hardware, and its value for shared memory.
 const RESOURCE: &str = "mpi_hw_resource_type";
+/// The key of an info that names a set of processes.
+const PSET: &str = "mpi_pset_name";
+/// The kinds of splits of `MPI_Comm_split_type`.
+const SPLIT_TYPES: [i32; 6] = [
+    COMM_TYPE_SHARED,
+    COMM_TYPE_HW_UNGUIDED,
+    COMM_TYPE_HW_GUIDED,
+    COMM_TYPE_RESOURCE_GUIDED,
+    COMM_TYPE_NEIGHBORHOOD,
+    UNDEFINED,
+];
 const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Objects {
@@ -163,6 +175,35 @@ impl Task for Duplication {
 
     fn restart(&mut self, _: &mut Objects) -> Result<()> {
         Err(MpiError::new(Class::REQUEST, "a duplication is not persistent"))
+    }
+}
+
+/// The part of a communicator that a process asks for.
+enum Part {
+    /// The processes of its node, the only kind of hardware that is known.
+    Node,
+    /// The processes of its job.
+    Job,
+    /// It alone.
+    Process,
+}
+
+impl Part {
+    /// Returns what a kind of split and an info ask for; `None` for nothing, or what is not known.
+    fn wanted(split_type: i32, pairs: &[(String, String)]) -> Option<Part> {
+        let of = |key| pairs.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
+        let hardware = || (of(RESOURCE) == Some(SHARED_MEMORY)).then_some(Part::Node);
+        match split_type {
+            COMM_TYPE_SHARED | COMM_TYPE_HW_UNGUIDED => Some(Part::Node),
+            COMM_TYPE_HW_GUIDED => hardware(),
+            COMM_TYPE_RESOURCE_GUIDED => match of(PSET) {
+                Some(name) if name == PSETS[0] => Some(Part::Job),
+                Some(name) if name == PSETS[1] => Some(Part::Process),
+                Some(_) => None,
+                None => hardware(),
+            },
+            _ => None,
+        }
     }
 }
 
@@ -316,28 +357,23 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::comm_split`]; a kind that MPI does not have.
     pub fn comm_split_type(&self, comm: Comm, split_type: i32, key: i32, info: Info) -> Result<Comm> {
-        let guided = match split_type {
-            COMM_TYPE_SHARED | COMM_TYPE_HW_UNGUIDED | COMM_TYPE_NEIGHBORHOOD | UNDEFINED => false,
-            COMM_TYPE_HW_GUIDED | COMM_TYPE_RESOURCE_GUIDED => true,
-            other => {
-                let text = format!("split_type is {other}; it is one of MPI_COMM_TYPE_ or MPI_UNDEFINED");
-                return Err(MpiError::new(Class::ARG, text));
-            }
-        };
+        if !SPLIT_TYPES.contains(&split_type) {
+            let text = format!("split_type is {split_type}; it is one of MPI_COMM_TYPE_ or MPI_UNDEFINED");
+            return Err(MpiError::new(Class::ARG, text));
+        }
         let (core, color) = self.with(|s| {
             let State { dev, objects, .. } = s;
             let core = objects.comms.core(comm)?;
             let infos = objects.anytime.infos();
-            let pairs = infos.pairs(info)?;
-            // The node is the only kind of hardware that is known.
-            let known = !guided || pairs.iter().any(|(k, v)| k == RESOURCE && v == SHARED_MEMORY);
-            let asks = known && ![UNDEFINED, COMM_TYPE_NEIGHBORHOOD].contains(&split_type);
-            let rank = dev.rank();
-            let color = match (asks, core.spans_jobs(dev.size())) {
-                (false, _) => None,
-                (true, false) => Some(dev.node_of(rank)?),
+            let (rank, spans) = (dev.rank(), core.spans_jobs(dev.size()));
+            let color = match Part::wanted(split_type, infos.pairs(info)?) {
+                None => None,
                 // Jobs number their nodes apart, and share no memory.
-                (true, true) => Some(among_jobs(dev, rank)),
+                Some(Part::Node | Part::Process) if spans => Some(among_jobs(dev, rank)),
+                Some(Part::Job) if spans => Some(among_jobs(dev, 0)),
+                Some(Part::Node) => Some(dev.node_of(rank)?),
+                Some(Part::Process) => Some(u64::from(rank)),
+                Some(Part::Job) => Some(0),
             };
             Ok((core, color))
         })?;

@@ -20,7 +20,7 @@ use crate::session::Entry;
 use crate::target::OwnTarget;
 
 /// Names of the sets of processes: all of the job, and this one alone.
-const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+pub(super) const PSETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 /// The key of an info that has a thread level.
 const LEVEL: &str = "thread_level";

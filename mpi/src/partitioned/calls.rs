@@ -153,6 +153,9 @@ impl Mpi {
     /// # Errors
     /// A request that is no receive in partitions; a partition that it does not have.
     pub fn parrived(&self, request: Request, partition: i32) -> Result<bool> {
+        if request.is_null() {
+            return Ok(true);
+        }
         let arrived = self.test_until(|vci, _, requests| {
             let arrived = with_partitions(requests, request, |p| p.has_arrived(vci, partition));
             arrived.map(|arrived| arrived.then_some(true)).transpose()
