@@ -4,6 +4,7 @@
 //! the constants. From them come the headers of C and the exported functions in Rust, which are
 //! committed; a test compares them.
 
+mod conformance;
 mod facade;
 mod header;
 mod names;
@@ -18,7 +19,7 @@ use crate::command::root;
 use only::Interface;
 use table::Tables;
 
-/// A generated file: its path below `mpi-abi`, and its text.
+/// A generated file: its path, and its text.
 type Generated = (PathBuf, String);
 
 /// Writes the generated files that are not what the tables give.
@@ -26,7 +27,12 @@ type Generated = (PathBuf, String);
 /// # Errors
 /// If a table cannot be read or has a fault, or if a file cannot be written.
 pub(crate) fn abi() -> Result<(), String> {
-    for (path, text) in differing(&Tables::read(&root().join("mpi-abi"))?)? {
+    let tables = Tables::read(&root().join("mpi-abi"))?;
+    let faults = conformance::faults(&tables)?;
+    if !faults.is_empty() {
+        return Err(format!("mpi-abi/conformance.tsv: {}", faults.join("; ")));
+    }
+    for (path, text) in differing(&tables)? {
         std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         eprintln!("xtask: wrote {}", path.display());
     }
@@ -49,6 +55,7 @@ fn differing(tables: &Tables) -> Result<Vec<Generated>, String> {
             all.extend(tables.map(|(name, text)| (folder.join("src").join(name), text)));
         }
     }
+    all.push((root().join("docs/conformance.md"), conformance::page()?));
     let differs = |(path, text): &Generated| std::fs::read_to_string(path).ok().as_ref() != Some(text);
     Ok(all.into_iter().filter(differs).collect())
 }
@@ -63,5 +70,12 @@ mod tests {
         let differ = differing(&tables).expect("generated files");
         let names: Vec<_> = differ.iter().map(|(path, _)| path.display().to_string()).collect();
         assert!(names.is_empty(), "{names:?}: run cargo xtask abi");
+    }
+
+    #[test]
+    fn each_function_has_a_test_that_calls_it() {
+        let tables = Tables::read(&root().join("mpi-abi")).expect("sound tables");
+        let faults = conformance::faults(&tables).expect("sound tables");
+        assert!(faults.is_empty(), "{faults:#?}");
     }
 }

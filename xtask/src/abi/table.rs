@@ -92,20 +92,7 @@ impl Tables {
     /// # Errors
     /// With the file and the line, if one cannot be read or has a fault.
     pub(crate) fn read(folder: &Path) -> Result<Tables, String> {
-        let rows = |name: &str, columns: usize| -> Result<Vec<Vec<String>>, String> {
-            let path = folder.join(name);
-            let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let lines = text.lines().enumerate().filter(|(_, l)| !l.starts_with('#'));
-            lines
-                .map(|(at, line)| {
-                    let row: Vec<String> = line.split('\t').map(str::to_owned).collect();
-                    match row.len() == columns {
-                        true => Ok(row),
-                        false => Err(format!("{name}, line {}: {columns} columns are wanted", at + 1)),
-                    }
-                })
-                .collect()
-        };
+        let rows = |name: &str, columns| rows(&folder.join(name), columns);
         let roles: BTreeMap<String, Role> = rows("roles.tsv", 5)?.into_iter().map(role).collect();
         let functions: Result<Vec<Function>, String> =
             rows("functions.tsv", 7)?.into_iter().map(|row| function(&row, &roles)).collect();
@@ -117,6 +104,23 @@ impl Tables {
     pub(crate) fn functions(&self, interface: Interface) -> impl Iterator<Item = &Function> {
         self.functions.iter().filter(move |f| self.only.has(interface, &f.name))
     }
+}
+
+/// Reads the rows of a table. Lines that begin with `#` are none.
+///
+/// # Errors
+/// With the file and the line, if it cannot be read or a row has another number of columns.
+pub(super) fn rows(path: &Path, columns: usize) -> Result<Vec<Vec<String>>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let lines = text.lines().enumerate().filter(|(_, l)| !l.starts_with('#'));
+    let row = |(at, line): (usize, &str)| {
+        let row: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        match row.len() == columns {
+            true => Ok(row),
+            false => Err(format!("{}, line {}: {columns} columns are wanted", path.display(), at + 1)),
+        }
+    };
+    lines.map(row).collect()
 }
 
 fn role(row: Vec<String>) -> (String, Role) {
