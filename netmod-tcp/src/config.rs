@@ -48,8 +48,8 @@ settings! {
             "resumes lost connections within a node, over the loopback interface, too";
         checksum: bool = false, "NETMOD_CHECKSUM", Kind::Bool,
             "checks every byte on a connection with CRC32C, if both sides have it on";
-        security: &'static str = "off", "NETMOD_TCP_SECURITY", Kind::Choice(&["off", "auth", "encrypt"]),
-            "protection of what follows the handshake, alike in all processes: off, auth (a MAC for each record), encrypt";
+        security: &'static str = "auto", "NETMOD_TCP_SECURITY", Kind::Choice(&["auto", "off", "auth", "encrypt"]),
+            "protection of what follows the handshake, alike in all processes: off, auth (a MAC for each record), encrypt; auto: off within a host, elsewhere encrypt where both processors have instructions for AES, else auth";
         sndbuf: usize = 0, "NETMOD_TCP_SNDBUF", Kind::Size { min: 0, max: G },
             "send buffer of a socket in bytes; 0: the system's default";
         rcvbuf: usize = 0, "NETMOD_TCP_RCVBUF", Kind::Size { min: 0, max: G },

@@ -34,6 +34,31 @@ fn shared_memory_within_each_of_two_hosts() {
     }
 }
 
+/// The default: what leaves the host is protected, what stays there by TCP is not.
+#[test]
+fn connections_between_hosts_are_protected_and_those_within_are_not() {
+    let Some(hosts) = hosts("connections_between_hosts_are_protected_and_those_within_are_not") else {
+        return;
+    };
+    let states = |security: &str| {
+        let env = [("NETMOD", "tcp"), ("NETMOD_TCP_SECURITY", security)];
+        let done = hosts.run_ranks(2, &env, [&[], &[]], &["choices"]);
+        done.expect_ok("choices", 4);
+        let of_state = |text: &str| {
+            done.output
+                .lines()
+                .filter(|line| line.contains(": state of rank ") && line.contains(text))
+                .count()
+        };
+        ([", encrypted", ", with MACs", ", without MACs"].map(of_state), done.output.clone())
+    };
+    // Each of four ranks has a peer on its own host, and two on the other.
+    let ([encrypted, authenticated, open], output) = states("auto");
+    assert_eq!((encrypted + authenticated, open), (8, 4), "{output}");
+    assert_eq!(states("auth").0, [0, 12, 0]);
+    assert_eq!(states("off").0, [0, 0, 12]);
+}
+
 #[test]
 fn a_host_that_vanishes_is_noticed() {
     for sending in ["0", "1"] {

@@ -99,7 +99,7 @@ fn defaults() {
         ("NETMOD_TCP_RESUME_TIMEOUT", "10s"),
         ("NETMOD_TCP_RESUME_LOCAL", "no"),
         ("NETMOD_CHECKSUM", "no"),
-        ("NETMOD_TCP_SECURITY", "off"),
+        ("NETMOD_TCP_SECURITY", "auto"),
         ("NETMOD_TCP_SNDBUF", "0"),
         ("NETMOD_TCP_RCVBUF", "0"),
         ("NETMOD_TCP_STAGE", "16K"),

@@ -48,8 +48,10 @@ impl TcpNetmod {
             at += &format!(" ({route})");
         }
         let seals = v.link.conn().and_then(|c| self.sockets.conns.get(conn::id(c))?.handshake.seals.as_ref());
-        if let Some(seals) = seals {
-            at += &format!(", {}", seals.out);
+        match seals {
+            Some(seals) => at += &format!(", {}", seals.out),
+            None if v.link.up().is_some() => at += ", without MACs",
+            None => {}
         }
         if !v.routes.rails().is_empty() {
             at += &format!(", {} pairs for rails", v.routes.rails().len());

@@ -86,7 +86,8 @@ impl TcpNetmod {
     /// # Errors
     /// If there is no VC any more, or no random numbers.
     pub(crate) fn begin_handshake(&mut self, vc: VcId, id: ConnId) -> Result<(), Failure> {
-        let (caps, nonce) = (self.caps(), self.nonce().map_err(|e| failure(&e))?);
+        let Some(caps) = self.sockets.conns.get(id).map(|c| self.caps(&c.socket)) else { return Ok(()) };
+        let nonce = TcpNetmod::nonce(caps).map_err(|e| failure(&e))?;
         let Some(c) = self.sockets.conns.get_mut(id) else { return Ok(()) };
         let rail = c.rail_number();
         // No network is in between that could break a connection within a node, and the copies of

@@ -1,18 +1,17 @@
 //! Connections outside the message stream: accepting, the handshake, last words.
 
 use netmod_connection::{
-    HandshakeError, Initiator, InitiatorStep, JobKey, NONCE_LEN, Nonce, Purpose, READY_LEN, RejectReason,
-    Responder, ResponderParams, ResponderStep, Sender, Versions, reject_unauthenticated,
+    HandshakeError, Initiator, InitiatorStep, Purpose, READY_LEN, RejectReason, Responder, ResponderParams,
+    ResponderStep, Sender, Versions, reject_unauthenticated,
 };
 use netmod_core::{Core, Event, Events, VcId};
 use socket2::Socket;
 
 use super::TcpNetmod;
-use crate::conn::{self, Conn, ConnId, RailEnd, Seals, Stage};
+use crate::conn::{self, Conn, ConnId, RailEnd, Stage};
 use crate::link::{Failure, HandshakeParams, LinkEvent};
 use crate::pairs::{self, PAIRS_LEN, Pairs};
-use crate::record::{Keyed, Seal};
-use crate::sys::{self, Interest, random};
+use crate::sys::{self, Interest};
 
 /// Connections accepted in one poll.
 const ACCEPTS: usize = 16;
@@ -20,69 +19,12 @@ const ACCEPTS: usize = 16;
 const PIECE: usize = 512;
 /// The capability of sessions that outlive their connections.
 pub(crate) const RESUME: u64 = 1;
-/// The capability, and wish, of records with checksums.
-pub(crate) const CHECKSUM: u64 = 2;
-
-/// The capabilities, and wishes, of records with MACs, and of encrypted ones.
-pub(crate) const AUTH: u64 = 4;
-pub(crate) const ENCRYPT: u64 = 8;
-
 /// Returns the failure that a link is told of for a failed system call.
 pub(crate) fn failure(e: &std::io::Error) -> Failure {
     e.raw_os_error().map_or(Failure::Protocol, Failure::Errno)
 }
 
 impl TcpNetmod {
-    /// Returns the capabilities of this side.
-    pub(crate) fn caps(&self) -> u64 {
-        let resume = if self.cfg.resume_timeout.is_zero() { 0 } else { RESUME };
-        resume | self.security() | if self.cfg.checksum { CHECKSUM } else { 0 }
-    }
-
-    /// Returns the capability that all connections must have; 0 if none must.
-    fn security(&self) -> u64 {
-        match self.cfg.security {
-            "auth" => AUTH,
-            "encrypt" => ENCRYPT,
-            _ => 0,
-        }
-    }
-
-    /// Returns a nonce for a handshake.
-    ///
-    /// # Errors
-    /// If the system has no random bytes.
-    pub(crate) fn nonce(&self) -> std::io::Result<Nonce> {
-        let random: [u8; NONCE_LEN] = random()?;
-        Ok(match self.security() {
-            0 => random.into(),
-            caps => Nonce::of_exchange(random, caps),
-        })
-    }
-
-    /// Returns the checks and the protection of a connection, with what both sides want and its
-    /// key.
-    ///
-    /// # Errors
-    /// If this side wants another protection than the peer.
-    pub(crate) fn seals(
-        &self,
-        caps: u64,
-        key: Option<JobKey>,
-        dialled: bool,
-    ) -> Result<Option<Box<Seals>>, RejectReason> {
-        let wanted = self.security();
-        if wanted == 0 {
-            let checked = Seals { out: Seal::Checksum, inn: Some(Seal::Checksum), rail_sent: 0 };
-            return Ok((caps & CHECKSUM != 0).then(|| Box::new(checked)));
-        }
-        let Some(key) = key.filter(|_| caps & wanted != 0) else { return Err(RejectReason::OtherSecurity) };
-        let [initiator, responder] = [&b"of the initiator"[..], b"of the responder"]
-            .map(|side| Seal::Keyed(Box::new(Keyed::new(key.derive(&[side]), wanted == ENCRYPT))));
-        let (out, inn) = if dialled { (initiator, responder) } else { (responder, initiator) };
-        Ok(Some(Box::new(Seals { out, inn: Some(inn), rail_sent: 0 })))
-    }
-
     /// Closes a connection. Its link knows, or is told by the caller.
     pub(crate) fn close(&mut self, id: ConnId) {
         let Some(c) = self.sockets.remove(id) else { return };
@@ -114,13 +56,14 @@ impl TcpNetmod {
     }
 
     fn take_in(&mut self, socket: Socket) -> std::io::Result<()> {
+        let caps = self.caps(&socket);
         let params = ResponderParams {
             me: self.id.me(),
             versions: Versions::OURS,
-            caps: self.caps(),
+            caps,
             incarnation: self.id.incarnation(),
         };
-        let responder = Box::new(Responder::new(params, self.nonce()?));
+        let responder = Box::new(Responder::new(params, TcpNetmod::nonce(caps)?));
         let until = self.clock.now + self.link_cfg.handshake_timeout;
         self.sockets.take_in(&mut self.clock, &mut self.stats, socket, responder, until)
     }
@@ -304,11 +247,7 @@ impl TcpNetmod {
                 InitiatorStep::Accepted { caps, incarnation, dials, session, position, .. },
                 pairs,
             )) => {
-                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
-                    Stage::Dial(i) => i.key(),
-                    _ => None,
-                });
-                let seals = match self.seals(caps, key, true) {
+                let seals = match self.dial_seals(id, caps) {
                     Ok(seals) => seals,
                     Err(reason) => {
                         self.close(id);
@@ -394,14 +333,7 @@ impl TcpNetmod {
             }
             Ok((used, ResponderStep::Proved(p), pairs)) => {
                 let claim = p.claim;
-                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
-                    Stage::Unauthenticated(r) | Stage::Proved(r, _) => r.key(),
-                    _ => None,
-                });
-                // It offers what it wants. This side learns of the refusal by its own dial.
-                let alike = claim.offers & (AUTH | ENCRYPT) == self.security();
-                let mut seals =
-                    if alike { self.seals(p.caps, key, false) } else { Err(RejectReason::OtherSecurity) };
+                let mut seals = self.incoming_seals(id, claim.offers, p.caps);
                 if let Some(c) = self.sockets.conns.get_mut(id) {
                     let fresh = if p.caps & RESUME == 0 { 0 } else { p.fresh };
                     c.handshake.params = HandshakeParams {

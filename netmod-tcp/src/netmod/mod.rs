@@ -18,6 +18,7 @@ mod pairing;
 mod rails;
 mod recv;
 mod sealed;
+mod security;
 mod send;
 mod vc_life;
 mod watch;

@@ -4,6 +4,7 @@
 //! then compute a secret that nobody can who sees the exchange, also not with the job's key, and
 //! also not later. The MACs of the handshake say that no third party has put in keys of its own.
 
+use core::cell::OnceCell;
 use core::fmt;
 
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
@@ -13,42 +14,41 @@ use crate::NONCE_LEN;
 /// The nonce of one side of a handshake: random, and never used before.
 #[derive(Clone)]
 pub struct Nonce {
-    public: [u8; NONCE_LEN],
-    exchange: Option<Exchange>,
-}
-
-#[derive(Clone)]
-struct Exchange {
-    secret: [u8; 32],
-    /// Capabilities, one of which both sides must have for keys to be made.
-    caps: u64,
+    random: [u8; NONCE_LEN],
+    /// The other side's bytes, made when they are wanted: who connects and says nothing costs none.
+    public: OnceCell<[u8; NONCE_LEN]>,
+    /// If it is to be a key: the capabilities, one of which both sides must have for keys to be
+    /// made.
+    exchange: Option<u64>,
 }
 
 impl Nonce {
     /// Makes a nonce of 32 random bytes that is a public key. Keys are made if the sides agree on
     /// one of the capabilities `caps`, for which both must do so.
     pub fn of_exchange(random: [u8; 32], caps: u64) -> Nonce {
-        let public = x25519(random, X25519_BASEPOINT_BYTES);
-        Nonce { public, exchange: Some(Exchange { secret: random, caps }) }
+        Nonce { random, public: OnceCell::new(), exchange: Some(caps) }
     }
 
     /// Returns the bytes that the other side gets.
     pub(crate) fn public(&self) -> &[u8; NONCE_LEN] {
-        &self.public
+        self.public.get_or_init(|| match self.exchange {
+            Some(_) => x25519(self.random, X25519_BASEPOINT_BYTES),
+            None => self.random,
+        })
     }
 
     /// Returns the secret that is shared with the owner of another nonce. `None` if the agreed
     /// capabilities want none, or if the other nonce is a key that all secrets are the same with.
     pub(crate) fn shared(&self, other: [u8; NONCE_LEN], agreed: u64) -> Option<[u8; 32]> {
-        let Exchange { secret, .. } = self.exchange.as_ref().filter(|e| e.caps & agreed != 0)?;
-        Some(x25519(*secret, other)).filter(|shared| *shared != [0; 32])
+        self.exchange.filter(|caps| caps & agreed != 0)?;
+        Some(x25519(self.random, other)).filter(|shared| *shared != [0; 32])
     }
 }
 
 impl From<[u8; NONCE_LEN]> for Nonce {
     /// Makes a nonce of random bytes, with which no keys are made.
     fn from(random: [u8; NONCE_LEN]) -> Nonce {
-        Nonce { public: random, exchange: None }
+        Nonce { random, public: OnceCell::new(), exchange: None }
     }
 }
 

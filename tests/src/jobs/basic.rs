@@ -112,6 +112,7 @@ pub(super) fn choices(dev: &mut Device, _: &Args) -> Result<End> {
     for vc in dev.report() {
         let netmod = vc.netmod.split(':').next().unwrap_or_default();
         text.push_str(&format!("rank {me}: with rank {} by {netmod}: {}\n", vc.rank, vc.choice));
+        text.push_str(&format!("rank {me}: state of rank {}: {}\n", vc.rank, vc.netmod));
     }
     // In one piece, so that the lines of ranks do not mix.
     std::io::stdout().write_all(text.as_bytes())?;

@@ -210,11 +210,7 @@ impl TcpNetmod {
                 Some(used)
             }
             Ok((used, InitiatorStep::Accepted { caps, .. })) => {
-                let key = self.sockets.conns.get(id).and_then(|c| match &c.stage {
-                    Stage::Dial(i) => i.key(),
-                    _ => None,
-                });
-                match self.seals(caps, key, true) {
+                match self.dial_seals(id, caps) {
                     Ok(seals) => self.sockets.conns.get_mut(id)?.handshake.seals = seals,
                     Err(reason) => {
                         self.rail_ended(id, Failure::Rejected(reason));

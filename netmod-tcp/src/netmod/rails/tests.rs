@@ -74,8 +74,12 @@ pub(crate) struct Two {
 
 impl Two {
     pub(crate) fn new(tune: impl Fn(&mut TcpConfig)) -> Two {
-        let mut cfg =
-            TcpConfig { interface: "127.0.0.1".into(), rails_loopback: RAILS, ..TcpConfig::default() };
+        let mut cfg = TcpConfig {
+            interface: "127.0.0.1".into(),
+            rails_loopback: RAILS,
+            security: "off",
+            ..TcpConfig::default()
+        };
         tune(&mut cfg);
         let mut engines = [0, 1].map(|rank| {
             let mut tcp = TcpNetmod::new(cfg.clone(), name(rank), 2).expect("a netmod");
