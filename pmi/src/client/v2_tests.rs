@@ -182,7 +182,10 @@ fn jobs_are_asked_for_and_know_it() {
         drop(client);
         let requests = server.join().unwrap();
         assert_eq!(requests.iter().any(|request| request.starts_with("cmd=kvs-get;")), spawned);
-        assert_eq!(requests.last().unwrap(), "cmd=spawn;ncmds=1;preputcount=0;subcmd=a;maxprocs=2;argc=0;infokeycount=0;");
+        assert_eq!(
+            requests.last().unwrap(),
+            "cmd=spawn;ncmds=1;preputcount=0;subcmd=a;maxprocs=2;argc=0;infokeycount=0;"
+        );
     }
 }
 

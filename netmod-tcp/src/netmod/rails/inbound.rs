@@ -70,11 +70,7 @@ impl TcpNetmod {
         let mut ends = 0;
         let mut moved = 0;
         let mut stop = None;
-        loop {
-            let Some(Conn { stage: Stage::RailIn(rail), socket, rx, .. }) = self.sockets.conns.get_mut(id)
-            else {
-                break;
-            };
+        while let Some(Conn { stage: Stage::RailIn(rail), socket, rx, .. }) = self.sockets.conns.get_mut(id) {
             let (fd, regions) = (socket.as_raw_fd(), &self.rails.regions);
             let more = moved < BUDGET && ends < ENDS;
             let read = match &mut rx.opener {
