@@ -10,7 +10,7 @@
 //! All processes go through the slots in the order of their numbers, each only through those that
 //! hold something from it or for it. Two rules let them all get to the end. A process keeps no slot
 //! of another one from being written anew, unless it takes what is in it. And it writes none that
-//! is [`AHEAD`] or more numbers behind the one that it waits for, so that whatever has the lowest
+//! is `AHEAD` or more numbers behind the one that it waits for, so that whatever has the lowest
 //! number of all that is waited for can be written.
 
 use core::ops::Range;
