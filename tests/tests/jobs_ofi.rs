@@ -45,7 +45,7 @@ fn rings_and_exchanges_under_nmrun() {
 /// Over every provider of both libraries, waiting as `wait` says. A wait without a descriptor wakes
 /// up to poll some hundred times in the three seconds, and may use twice as much of a processor.
 fn idle_ranks_sleep(test: &'static str, wait: &str) {
-    let most = if wait == "none" { "2" } else { "1" };
+    let most = if wait == "none" { "4" } else { "2" };
     let arguments = ["idle", "3000", most];
     for provider in providers(test) {
         run(nmrun(provider, 2, &[]).args(arguments).env("NETMOD_OFI_WAIT", wait)).expect_ok("idle", 2);
