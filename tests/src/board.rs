@@ -249,8 +249,8 @@ pub fn doing(what: impl Into<String>) {
 /// # Panics
 /// With a rank's panic; if a rank cannot finalize, or has requests left then; if the job takes
 /// longer than [`JOB_LIMIT`].
-pub fn run_job<F: NetmodFactory, R: Send + 'static>(
-    factory: &F,
+pub fn run_job<R: Send + 'static>(
+    factory: &dyn NetmodFactory,
     ranks: u32,
     body: impl Fn(&mut Device) -> R + Send + Sync + 'static,
 ) -> Vec<R> {
@@ -261,58 +261,73 @@ pub fn run_job<F: NetmodFactory, R: Send + 'static>(
 ///
 /// # Panics
 /// As [`run_job`].
-pub fn run_job_with<F: NetmodFactory, R: Send + 'static>(
-    factory: &F,
+pub fn run_job_with<R: Send + 'static>(
+    factory: &dyn NetmodFactory,
     ranks: u32,
     tune: impl Fn(&mut Config),
     body: impl Fn(&mut Device) -> R + Send + Sync + 'static,
 ) -> Vec<R> {
     run_devices(factory, ranks, tune, move |mut dev| {
         let result = body(&mut dev);
-        let rank = dev.rank();
-        doing("waiting for requests that are left");
-        settle(&mut dev);
-        doing("finalize");
-        dev.finalize().unwrap_or_else(|e| panic!("rank {rank}: finalize: {e}"));
+        finish(dev);
         result
     })
+}
+
+/// Finalizes a rank when its last requests are over.
+fn finish(mut dev: Device) {
+    let rank = dev.rank();
+    doing("waiting for requests that are left");
+    settle(&mut dev);
+    doing("finalize");
+    dev.finalize().unwrap_or_else(|e| panic!("rank {rank}: finalize: {e}"));
 }
 
 /// Runs a job of `ranks` threads, each of which is given a device and does with it what it likes.
 ///
 /// # Panics
 /// With a rank's panic; if the job takes longer than [`JOB_LIMIT`].
-pub fn run_devices<F: NetmodFactory, R: Send + 'static>(
-    factory: &F,
+pub fn run_devices<R: Send + 'static>(
+    factory: &dyn NetmodFactory,
     ranks: u32,
     tune: impl Fn(&mut Config),
     body: impl Fn(Device) -> R + Send + Sync + 'static,
 ) -> Vec<R> {
-    let mut board = Board::new(ranks);
-    let job = Arc::new(factory.job(ranks));
     let mut cfg = factory.config();
     tune(&mut cfg);
-    let body = Arc::new(body);
-    let (tx, rx) = channel::<(u32, Result<R, Box<dyn Any + Send>>)>();
+    let results = run_bodies(factory, ranks, &cfg, Arc::new(move |dev| Box::new(body(dev))));
+    results.into_iter().map(|r| *r.downcast().expect("what the body returned")).collect()
+}
+
+/// A result of a rank, of the body's type.
+type Returned = Box<dyn Any + Send>;
+/// The body of each rank, behind a virtual call: the rest of a job is compiled only once.
+type Body = Arc<dyn Fn(Device) -> Returned + Send + Sync>;
+
+/// Runs a job like [`run_devices`].
+fn run_bodies(factory: &dyn NetmodFactory, ranks: u32, cfg: &Config, body: Body) -> Vec<Returned> {
+    let mut board = Board::new(ranks);
+    let job = factory.job(ranks);
+    let (tx, rx) = channel::<(u32, Result<Returned, Box<dyn Any + Send>>)>();
     for rank in 0..ranks {
         let place = board.place(rank);
-        let (factory, job, cfg, body, tx) =
-            (factory.clone(), Arc::clone(&job), cfg.clone(), Arc::clone(&body), tx.clone());
+        let (job, cfg, body, tx) = (Arc::clone(&job), cfg.clone(), Arc::clone(&body), tx.clone());
         let shared = Arc::clone(&board.shared);
         let run = move || {
             HERE.set(Some((shared, rank)));
             let result = catch_unwind(AssertUnwindSafe(|| {
-                let dev =
-                    factory.device(&job, Box::new(place), cfg).unwrap_or_else(|e| panic!("rank {rank}: {e}"));
+                let dev = job.device(Box::new(place), cfg).unwrap_or_else(|e| panic!("rank {rank}: {e}"));
                 body(dev)
             }));
+            // The job ends in the caller, so that what it checks then is heard of.
+            drop((job, body));
             // The watchdog may have given up.
             let _ = tx.send((rank, result));
         };
         std::thread::Builder::new().name(format!("rank {rank}")).spawn(run).expect("a thread for each rank");
     }
     drop(tx);
-    let mut results: Vec<Option<R>> = (0..ranks).map(|_| None).collect();
+    let mut results: Vec<Option<Returned>> = (0..ranks).map(|_| None).collect();
     let mut panicked = None;
     let mut end = Instant::now() + JOB_LIMIT;
     let mut left: Vec<u32> = (0..ranks).collect();
@@ -342,7 +357,7 @@ pub fn run_devices<F: NetmodFactory, R: Send + 'static>(
         "{}: ranks {left:?} hang after {JOB_LIMIT:?}:{}\n{}",
         factory.name(),
         board.describe(),
-        factory.describe(&job)
+        job.describe()
     );
     results.into_iter().flatten().collect()
 }

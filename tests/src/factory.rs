@@ -1,5 +1,9 @@
-//! The suite's needs of a netmod: making a device over it, and its abilities.
+//! The suite's needs of a netmod: making jobs over it, and its abilities.
+//!
+//! [`NetmodFactory`] and [`Job`] are traits without generics, so that the cases of the suite are
+//! compiled once, in this crate, and not again in each test program for each factory.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -8,9 +12,9 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::pkt::Packet;
 use ch3_shim::{Bootstrap, Builder, Device};
 use netmod_core::{Diagnose, GroupId, Header, Module, Netmod, PeerName, Pollers};
-use netmod_ofi::{OfiNetmod, Setup};
+use netmod_ofi::{OfiConfig, OfiNetmod, Setup};
 use netmod_shm::ShmNetmod;
-use netmod_tcp::TcpNetmod;
+use netmod_tcp::{TcpConfig, TcpNetmod};
 use netmod_wrap::{Capture, CaptureFile, FaultPlan, Faulty};
 
 use crate::jobs::launch::skip;
@@ -25,11 +29,8 @@ pub struct Capabilities {
     pub many: usize,
 }
 
-/// Makes the devices of a job over one netmod.
-pub trait NetmodFactory: Clone + Send + Sync + 'static {
-    /// State that the ranks of a job share.
-    type Job: Send + Sync + 'static;
-
+/// Makes jobs over one netmod.
+pub trait NetmodFactory: Send + Sync {
     /// For messages.
     fn name(&self) -> String;
 
@@ -50,19 +51,22 @@ pub trait NetmodFactory: Clone + Send + Sync + 'static {
     }
 
     /// A job of so many ranks.
-    fn job(&self, ranks: u32) -> Self::Job;
+    fn job(&self, ranks: u32) -> Arc<dyn Job>;
+}
 
+/// State that the ranks of a job share, from which each makes its device.
+pub trait Job: Send + Sync {
     /// The device of one rank.
     ///
     /// # Errors
     /// What the device says.
-    fn device(&self, job: &Self::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device>;
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device>;
 
-    /// The bare netmod of one rank of a job of `ranks`, for tests below the device.
-    fn netmod(&self, job: &Self::Job, rank: u32, ranks: u32) -> NetSet;
+    /// The bare netmod of one rank, for tests below the device.
+    fn netmod(&self, rank: u32) -> NetSet;
 
     /// Returns the watchdog's words for a job that hangs.
-    fn describe(&self, _job: &Self::Job) -> String {
+    fn describe(&self) -> String {
         String::new()
     }
 }
@@ -75,13 +79,55 @@ pub fn bare_name(rank: u32) -> PeerName {
     PeerName { group: BARE_GROUP, rank }
 }
 
+/// The job key of bare netmods.
+const BARE_KEY: [u8; 32] = [9; 32];
+
+/// A job over a built-in netmod whose ranks share nothing but their configuration.
+pub struct BuiltIn {
+    bare: Box<dyn Fn(u32) -> AnyNetmod + Send + Sync>,
+}
+
+impl BuiltIn {
+    /// A job whose bare netmods are made by `bare`, from the rank.
+    pub fn job(bare: impl Fn(u32) -> AnyNetmod + Send + Sync + 'static) -> Arc<dyn Job> {
+        Arc::new(BuiltIn { bare: Box::new(bare) })
+    }
+
+    /// A job over TCP, with these settings of bare netmods.
+    pub fn tcp(cfg: TcpConfig, ranks: u32) -> Arc<dyn Job> {
+        BuiltIn::job(move |rank| {
+            let tcp = TcpNetmod::new(cfg.clone(), bare_name(rank), ranks).expect("a TCP netmod");
+            AnyNetmod::Tcp(Box::new(tcp))
+        })
+    }
+
+    /// A job over libfabric, with these settings of bare netmods.
+    pub fn ofi(cfg: OfiConfig, ranks: u32) -> Arc<dyn Job> {
+        BuiltIn::job(move |rank| {
+            let ofi = OfiNetmod::new(&Setup::new(&cfg), bare_name(rank), ranks);
+            assert_eq!(ofi.failure(), None, "a libfabric netmod");
+            AnyNetmod::Ofi(Box::new(ofi))
+        })
+    }
+}
+
+impl Job for BuiltIn {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, rank: u32) -> NetSet {
+        let mut netmod = (self.bare)(rank);
+        netmod.join_job(BARE_KEY, Pollers::UNKNOWN).expect("a job key is taken");
+        NetSet::new(vec![netmod])
+    }
+}
+
 /// Devices over TCP on the loopback interface.
 #[derive(Clone, Debug, Default)]
 pub struct Tcp;
 
 impl NetmodFactory for Tcp {
-    type Job = ();
-
     fn name(&self) -> String {
         "tcp".into()
     }
@@ -99,16 +145,8 @@ impl NetmodFactory for Tcp {
         cfg
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        Builder::new(cfg, boot).build()
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
-        tcp.join_job([9; 32], Pollers::UNKNOWN).expect("a listener that is watched");
-        NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        BuiltIn::tcp(self.config().tcp, ranks)
     }
 }
 
@@ -117,8 +155,6 @@ impl NetmodFactory for Tcp {
 pub struct Rails(pub usize);
 
 impl NetmodFactory for Rails {
-    type Job = ();
-
     fn name(&self) -> String {
         format!("tcp with {} rails", self.0)
     }
@@ -133,16 +169,8 @@ impl NetmodFactory for Rails {
         cfg
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        Tcp.device(&(), boot, cfg)
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        let mut tcp = TcpNetmod::new(self.config().tcp, bare_name(rank), ranks).expect("a TCP netmod");
-        tcp.join_job([9; 32], Pollers::UNKNOWN).expect("a listener that is watched");
-        NetSet::new(vec![AnyNetmod::Tcp(Box::new(tcp))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        BuiltIn::tcp(self.config().tcp, ranks)
     }
 }
 
@@ -160,8 +188,6 @@ pub struct Ofi {
 }
 
 impl NetmodFactory for Ofi {
-    type Job = ();
-
     fn name(&self) -> String {
         format!("ofi {}", self.provider)
     }
@@ -205,17 +231,8 @@ impl NetmodFactory for Ofi {
         cfg
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        Builder::new(cfg, boot).build()
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        let mut ofi = OfiNetmod::new(&Setup::new(&self.config().ofi), bare_name(rank), ranks);
-        assert_eq!(ofi.failure(), None, "a libfabric netmod");
-        ofi.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
-        NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        BuiltIn::ofi(self.config().ofi, ranks)
     }
 }
 
@@ -226,8 +243,8 @@ pub struct Shm;
 /// State that the ranks of a job over shared memory share: a folder of their own, which goes with
 /// the job.
 #[derive(Debug)]
-pub struct ShmJob {
-    folder: std::path::PathBuf,
+struct ShmJob {
+    folder: PathBuf,
     /// Bare netmods, which must all be made before the first one is used.
     bare: Mutex<Vec<Option<ShmNetmod>>>,
     ranks: u32,
@@ -241,24 +258,39 @@ impl Drop for ShmJob {
 }
 
 impl ShmJob {
-    fn netmod(&self, rank: u32) -> ShmNetmod {
+    fn new(ranks: u32) -> ShmJob {
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let n = JOBS.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("/dev/shm/test-netmod-{}-{n}", std::process::id()).into();
+        std::fs::create_dir(&folder).expect("a folder in /dev/shm");
+        ShmJob { folder, bare: Mutex::default(), ranks }
+    }
+
+    fn bare(&self, rank: u32) -> ShmNetmod {
         let mut cfg = Shm.config().shm;
         cfg.dir = self.folder.to_string_lossy().into_owned();
         ShmNetmod::new(&cfg, bare_name(rank), self.ranks, self.ranks, None, Pollers::UNKNOWN)
     }
+}
 
-    /// Files in the job's folder: none, once all ranks have started.
-    ///
-    /// # Panics
-    /// If the folder cannot be read.
-    pub fn files(&self) -> usize {
-        std::fs::read_dir(&self.folder).expect("the job's folder").count()
+impl Job for ShmJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        cfg.shm.dir = self.folder.to_string_lossy().into_owned();
+        Builder::new(cfg, boot).build()
+    }
+
+    fn netmod(&self, rank: u32) -> NetSet {
+        let mut bare = self.bare.lock().expect("no rank has panicked");
+        if bare.is_empty() {
+            *bare = (0..self.ranks).map(|r| Some(self.bare(r))).collect();
+        }
+        let mut shm = bare[rank as usize].take().expect("a rank that has no netmod yet");
+        shm.join_job(BARE_KEY, Pollers::UNKNOWN).expect("a job key is taken");
+        NetSet::new(vec![AnyNetmod::Shm(Box::new(shm))])
     }
 }
 
 impl NetmodFactory for Shm {
-    type Job = ShmJob;
-
     fn name(&self) -> String {
         "shm".into()
     }
@@ -277,27 +309,8 @@ impl NetmodFactory for Shm {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> ShmJob {
-        static JOBS: AtomicU32 = AtomicU32::new(0);
-        let n = JOBS.fetch_add(1, Ordering::Relaxed);
-        let folder = format!("/dev/shm/test-netmod-{}-{n}", std::process::id()).into();
-        std::fs::create_dir(&folder).expect("a folder in /dev/shm");
-        ShmJob { folder, bare: Mutex::default(), ranks }
-    }
-
-    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
-        cfg.shm.dir = job.folder.to_string_lossy().into_owned();
-        Builder::new(cfg, boot).build()
-    }
-
-    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
-        let mut bare = job.bare.lock().expect("no rank has panicked");
-        if bare.is_empty() {
-            *bare = (0..ranks).map(|r| Some(job.netmod(r))).collect();
-        }
-        let mut shm = bare[rank as usize].take().expect("a rank that has no netmod yet");
-        shm.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
-        NetSet::new(vec![AnyNetmod::Shm(Box::new(shm))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(ShmJob::new(ranks))
     }
 }
 
@@ -307,8 +320,6 @@ impl NetmodFactory for Shm {
 pub struct Islands;
 
 impl NetmodFactory for Islands {
-    type Job = ShmJob;
-
     fn name(&self) -> String {
         "shm and tcp".into()
     }
@@ -324,22 +335,27 @@ impl NetmodFactory for Islands {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> ShmJob {
-        let job = Shm.job(ranks);
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        let job = ShmJob::new(ranks);
         for island in 0..ranks.div_ceil(2) {
             std::fs::create_dir(job.folder.join(island.to_string())).expect("a folder in the job's");
         }
-        job
+        Arc::new(IslandsJob(job))
     }
+}
 
-    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+/// A job over shared memory with a folder within its own for each pair of ranks.
+struct IslandsJob(ShmJob);
+
+impl Job for IslandsJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
         let island = (boot.rank() / 2).to_string();
-        cfg.shm.dir = job.folder.join(island).to_string_lossy().into_owned();
+        cfg.shm.dir = self.0.folder.join(island).to_string_lossy().into_owned();
         Builder::new(cfg, boot).build()
     }
 
-    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
-        Shm.netmod(job, rank, ranks)
+    fn netmod(&self, rank: u32) -> NetSet {
+        self.0.netmod(rank)
     }
 }
 
@@ -355,8 +371,6 @@ pub struct Loopback {
 }
 
 impl NetmodFactory for Loopback {
-    type Job = Arc<Fabric>;
-
     fn name(&self) -> String {
         format!("loopback, {:?}", self.options)
     }
@@ -372,23 +386,33 @@ impl NetmodFactory for Loopback {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> Arc<Fabric> {
-        Fabric::new(ranks, self.options.clone())
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        let make = |fabric: &Arc<Fabric>, me| -> Box<dyn Netmod> {
+            Box::new(LoopbackNetmod::new(Arc::clone(fabric), me))
+        };
+        Arc::new(MemoryJob { fabric: Fabric::new(ranks, self.options.clone()), make })
     }
+}
 
-    fn device(&self, job: &Arc<Fabric>, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+/// A job over a fabric in memory.
+struct MemoryJob {
+    fabric: Arc<Fabric>,
+    make: fn(&Arc<Fabric>, PeerName) -> Box<dyn Netmod>,
+}
+
+impl Job for MemoryJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
         let builder = Builder::new(cfg, boot);
-        let netmod = LoopbackNetmod::new(Arc::clone(job), builder.name());
-        builder.netmod(Box::new(netmod)).build()
+        let netmod = (self.make)(&self.fabric, builder.name());
+        builder.netmod(netmod).build()
     }
 
-    fn netmod(&self, job: &Arc<Fabric>, rank: u32, _ranks: u32) -> NetSet {
-        let netmod: Box<dyn Netmod> = Box::new(LoopbackNetmod::new(Arc::clone(job), bare_name(rank)));
-        NetSet::new(vec![AnyNetmod::Other(netmod)])
+    fn netmod(&self, rank: u32) -> NetSet {
+        NetSet::new(vec![AnyNetmod::Other((self.make)(&self.fabric, bare_name(rank)))])
     }
 
-    fn describe(&self, job: &Arc<Fabric>) -> String {
-        job.describe()
+    fn describe(&self) -> String {
+        self.fabric.describe()
     }
 }
 
@@ -404,8 +428,6 @@ pub struct Faults<F> {
 }
 
 impl<F: NetmodFactory> NetmodFactory for Faults<F> {
-    type Job = F::Job;
-
     fn name(&self) -> String {
         format!("{} with faults {}", self.inner.name(), self.plan)
     }
@@ -425,21 +447,30 @@ impl<F: NetmodFactory> NetmodFactory for Faults<F> {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> F::Job {
-        self.inner.job(ranks)
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(FaultyJob { inner: self.inner.job(ranks), plan: self.plan.clone() })
+    }
+}
+
+/// Another factory's job, whose bare netmods have faults. Those of devices are in the
+/// configuration.
+struct FaultyJob {
+    inner: Arc<dyn Job>,
+    plan: FaultPlan,
+}
+
+impl Job for FaultyJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        self.inner.device(boot, cfg)
     }
 
-    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        self.inner.device(job, boot, cfg)
-    }
-
-    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
+    fn netmod(&self, rank: u32) -> NetSet {
         let wrap = |n| AnyNetmod::Wrapped(Box::new(Faulty::new(n, self.plan.clone(), bare_name(rank))));
-        NetSet::new(self.inner.netmod(job, rank, ranks).into_netmods().into_iter().map(wrap).collect())
+        NetSet::new(self.inner.netmod(rank).into_netmods().into_iter().map(wrap).collect())
     }
 
-    fn describe(&self, job: &F::Job) -> String {
-        self.inner.describe(job)
+    fn describe(&self) -> String {
+        self.inner.describe()
     }
 }
 
@@ -448,8 +479,8 @@ impl<F: NetmodFactory> NetmodFactory for Faults<F> {
 pub struct Captured(pub Loopback);
 
 impl Captured {
-    fn capture(&self, job: &Arc<Fabric>, me: PeerName) -> Box<dyn Netmod> {
-        let inner = LoopbackNetmod::new(Arc::clone(job), me);
+    fn capture(fabric: &Arc<Fabric>, me: PeerName) -> Box<dyn Netmod> {
+        let inner = LoopbackNetmod::new(Arc::clone(fabric), me);
         let mut now = 0;
         let clock = move || {
             now += 1;
@@ -462,8 +493,6 @@ impl Captured {
 }
 
 impl NetmodFactory for Captured {
-    type Job = Arc<Fabric>;
-
     fn name(&self) -> String {
         format!("captured {}", self.0.name())
     }
@@ -476,22 +505,8 @@ impl NetmodFactory for Captured {
         self.0.config()
     }
 
-    fn job(&self, ranks: u32) -> Arc<Fabric> {
-        self.0.job(ranks)
-    }
-
-    fn device(&self, job: &Arc<Fabric>, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        let builder = Builder::new(cfg, boot);
-        let netmod = self.capture(job, builder.name());
-        builder.netmod(netmod).build()
-    }
-
-    fn netmod(&self, job: &Arc<Fabric>, rank: u32, _ranks: u32) -> NetSet {
-        NetSet::new(vec![AnyNetmod::Other(self.capture(job, bare_name(rank)))])
-    }
-
-    fn describe(&self, job: &Arc<Fabric>) -> String {
-        job.describe()
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(MemoryJob { fabric: Fabric::new(ranks, self.0.options.clone()), make: Captured::capture })
     }
 }
 
@@ -507,8 +522,6 @@ pub struct Tight<F> {
 }
 
 impl<F: NetmodFactory> NetmodFactory for Tight<F> {
-    type Job = F::Job;
-
     fn name(&self) -> String {
         format!("{} with a window of {} bytes and {} slots", self.inner.name(), self.window, self.slots)
     }
@@ -528,20 +541,8 @@ impl<F: NetmodFactory> NetmodFactory for Tight<F> {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> F::Job {
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
         self.inner.job(ranks)
-    }
-
-    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        self.inner.device(job, boot, cfg)
-    }
-
-    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
-        self.inner.netmod(job, rank, ranks)
-    }
-
-    fn describe(&self, job: &F::Job) -> String {
-        self.inner.describe(job)
     }
 }
 
@@ -555,8 +556,6 @@ pub struct Lmt<F> {
 }
 
 impl<F: NetmodFactory> NetmodFactory for Lmt<F> {
-    type Job = F::Job;
-
     fn name(&self) -> String {
         format!("{} with large messages by {}", self.inner.name(), self.mode)
     }
@@ -581,19 +580,7 @@ impl<F: NetmodFactory> NetmodFactory for Lmt<F> {
         Some(self.mode).filter(|mode| *mode != "auto")
     }
 
-    fn job(&self, ranks: u32) -> F::Job {
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
         self.inner.job(ranks)
-    }
-
-    fn device(&self, job: &F::Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        self.inner.device(job, boot, cfg)
-    }
-
-    fn netmod(&self, job: &F::Job, rank: u32, ranks: u32) -> NetSet {
-        self.inner.netmod(job, rank, ranks)
-    }
-
-    fn describe(&self, job: &F::Job) -> String {
-        self.inner.describe(job)
     }
 }

@@ -3,13 +3,14 @@
 
 use std::os::fd::RawFd;
 use std::process::Command;
+use std::sync::Arc;
 
 use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, BootstrapError, Builder, Device};
 use netmod_core::{Card, CardWriter};
 use netmod_tests::board::run_devices;
-use netmod_tests::factory::{Capabilities, NetmodFactory, Ofi, Tcp};
+use netmod_tests::factory::{Capabilities, Job, NetmodFactory, Ofi, Tcp};
 use netmod_tests::jobs::launch::{self, Outcome, run};
 
 const JOB: &str = env!("CARGO_BIN_EXE_netmod-job");
@@ -207,11 +208,9 @@ impl Bootstrap for Mistaken {
 }
 
 /// Two ranks, each with netmods of its own; rank 1 takes rank 0's for the same as its own.
-#[derive(Clone)]
 struct AtOdds([&'static [&'static str]; 2]);
 
 impl NetmodFactory for AtOdds {
-    type Job = ();
     fn name(&self) -> String {
         format!("{:?}", self.0)
     }
@@ -223,17 +222,27 @@ impl NetmodFactory for AtOdds {
         cfg.ofi.provider = "tcp".into();
         cfg
     }
-    fn job(&self, _: u32) {}
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(JobAtOdds { netmods: self.0, tcp: Tcp.job(ranks) })
+    }
+}
+
+struct JobAtOdds {
+    netmods: [&'static [&'static str]; 2],
+    tcp: Arc<dyn Job>,
+}
+
+impl Job for JobAtOdds {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
         let mut cfg = cfg;
         let rank = boot.rank();
-        cfg.netmods = self.0[rank as usize].iter().map(|n| (*n).to_owned()).collect();
+        cfg.netmods = self.netmods[rank as usize].iter().map(|n| (*n).to_owned()).collect();
         let boot: Box<dyn Bootstrap> =
             if rank == 1 { Box::new(Mistaken { inner: boot, own: Vec::new() }) } else { boot };
         Builder::new(cfg, boot).build()
     }
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        Tcp.netmod(&(), rank, ranks)
+    fn netmod(&self, rank: u32) -> NetSet {
+        self.tcp.netmod(rank)
     }
 }
 

@@ -167,7 +167,7 @@ fn least(dev: &mut Device, measure: impl Fn(&mut Device) -> Allocations) -> Allo
 }
 
 /// With the settings of the factory, which are the defaults.
-fn none<F: NetmodFactory>(f: &F, len: usize, strided: bool, lmt: &'static str) {
+fn none(f: &dyn NetmodFactory, len: usize, strided: bool, lmt: &'static str) {
     none_with(f, len, strided, lmt, |_| {});
 }
 
@@ -176,8 +176,8 @@ fn none_without_sessions(len: usize, strided: bool) {
     none_with(&Tcp, len, strided, "auto", |cfg| cfg.tcp.resume_local = false);
 }
 
-fn none_with<F: NetmodFactory>(
-    f: &F,
+fn none_with(
+    f: &dyn NetmodFactory,
     len: usize,
     strided: bool,
     lmt: &'static str,

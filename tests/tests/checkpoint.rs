@@ -248,7 +248,7 @@ fn a_restart_with_another_port() {
 }
 
 /// Checks that a rank whose peer does not return from its checkpoint gives it up, and says so.
-fn a_peer_stays_away(factory: &impl NetmodFactory) {
+fn a_peer_stays_away(factory: &dyn NetmodFactory) {
     let _alone = alone();
     let gate = Arc::new(Barrier::new(2));
     let tune = |cfg: &mut Config| cfg.set("NETMOD_CKPT_TIMEOUT", "300ms").expect("a setting");

@@ -2,40 +2,47 @@
 //! that they may do, and poor in all that they may lack. What a strict provider would not have
 //! stood, and what is left open at the end, is a failure.
 
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ch3_shim::Config;
-use ch3_shim::netset::{AnyNetmod, NetSet};
-use ch3_shim::{Bootstrap, Builder, Device};
+use ch3_shim::netset::NetSet;
+use ch3_shim::{Bootstrap, Device};
 use libfabric_sys::consts::{
     FI_ASYNC_IOV, FI_CONTEXT, FI_CONTEXT2, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY,
     FI_MR_VIRT_ADDR,
 };
-use netmod_core::{Diagnose, Module, Pollers};
 use netmod_fake_fabric::{AddressFormat, Again, Control, MrDialect, Progress, Settings, World, library_path};
-use netmod_ofi::{OfiNetmod, Setup};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::closing;
-use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+use netmod_tests::factory::{BuiltIn, Capabilities, Job, Lmt, NetmodFactory};
 
 /// Devices in a world of the fake provider.
 #[derive(Clone, Debug)]
 struct Fake(Settings);
 
 /// The world of a job.
-struct Job(Option<World>);
+struct FakeJob {
+    world: Option<World>,
+    /// The job in that world.
+    ofi: Arc<dyn Job>,
+}
 
-impl Job {
-    fn domain(&self) -> String {
-        self.0.as_ref().map_or(String::new(), |world| world.name().to_owned())
+impl Job for FakeJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        cfg.ofi.domain = self.world.as_ref().expect("a world until the job ends").name().to_owned();
+        self.ofi.device(boot, cfg)
+    }
+
+    fn netmod(&self, rank: u32) -> NetSet {
+        self.ofi.netmod(rank)
     }
 }
 
-impl Drop for Job {
+impl Drop for FakeJob {
     fn drop(&mut self) {
-        let Some(world) = self.0.take() else { return };
+        let Some(world) = self.world.take() else { return };
         let (violations, stats) = (world.violations(), world.stats());
         let leaks = world.close();
         if !std::thread::panicking() {
@@ -46,8 +53,6 @@ impl Drop for Job {
 }
 
 impl NetmodFactory for Fake {
-    type Job = Job;
-
     fn name(&self) -> String {
         "ofi fake".into()
     }
@@ -65,23 +70,12 @@ impl NetmodFactory for Fake {
         cfg
     }
 
-    fn job(&self, _ranks: u32) -> Job {
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
         let (_, control) = Control::load(&library_path());
-        Job(Some(World::new(&control, self.0.clone())))
-    }
-
-    fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
-        cfg.ofi.domain = job.domain();
-        Builder::new(cfg, boot).build()
-    }
-
-    fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
+        let world = World::new(&control, self.0.clone());
         let mut cfg = self.config().ofi;
-        cfg.domain = job.domain();
-        let mut ofi = OfiNetmod::new(&Setup::new(&cfg), bare_name(rank), ranks);
-        assert_eq!(ofi.failure(), None, "a libfabric netmod");
-        ofi.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
-        NetSet::new(vec![AnyNetmod::Ofi(Box::new(ofi))])
+        cfg.domain = world.name().to_owned();
+        Arc::new(FakeJob { world: Some(world), ofi: BuiltIn::ofi(cfg, ranks) })
     }
 }
 

@@ -3,11 +3,12 @@
 //! There is a device in the virtual machine of `cargo xtask vm-test`; elsewhere these tests are
 //! ignored, and say why they skip if they are asked for all the same.
 
+use std::sync::Arc;
+
 use ch3_shim::Config;
-use ch3_shim::netset::{AnyNetmod, NetSet};
-use ch3_shim::{Bootstrap, Builder, Device};
-use netmod_core::{Diagnose, Module, Pollers};
-use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+use ch3_shim::netset::AnyNetmod;
+use netmod_core::Diagnose;
+use netmod_tests::factory::{BuiltIn, Capabilities, Job, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::launch::skip;
 use netmod_verbs::{IbvNetmod, Setup, survey};
 
@@ -19,8 +20,6 @@ struct Ibv {
 }
 
 impl NetmodFactory for Ibv {
-    type Job = ();
-
     fn name(&self) -> String {
         "verbs".into()
     }
@@ -50,17 +49,13 @@ impl NetmodFactory for Ibv {
         cfg
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        Builder::new(cfg, boot).build()
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        let mut verbs = IbvNetmod::new(&Setup::here(&self.config().verbs), bare_name(rank), ranks);
-        assert_eq!(verbs.failure(), None, "a netmod of verbs");
-        verbs.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
-        NetSet::new(vec![AnyNetmod::Verbs(Box::new(verbs))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        let cfg = self.config().verbs;
+        BuiltIn::job(move |rank| {
+            let verbs = IbvNetmod::new(&Setup::here(&cfg), bare_name(rank), ranks);
+            assert_eq!(verbs.failure(), None, "a netmod of verbs");
+            AnyNetmod::Verbs(Box::new(verbs))
+        })
     }
 }
 

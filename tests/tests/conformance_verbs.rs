@@ -16,7 +16,7 @@ use netmod_core::{Diagnose, Module, Netmod, PeerName, Pollers, Time};
 use netmod_sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::conformance::closing;
-use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, bare_name};
+use netmod_tests::factory::{Capabilities, Job, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::sys::thread_cpu_time;
 use netmod_verbs::{DevicesError, Setup, Source, VerbsNetmod};
 
@@ -34,7 +34,9 @@ struct Sim {
 }
 
 /// The fabric of a job, whose time goes with the machine's.
-struct Job {
+struct SimJob {
+    sim: Sim,
+    ranks: u32,
     fabric: Fabric,
     devices: Vec<DeviceId>,
     /// Devices that each thread has opened.
@@ -43,7 +45,7 @@ struct Job {
     clock: Option<JoinHandle<()>>,
 }
 
-impl Drop for Job {
+impl Drop for SimJob {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(Err(_)) = self.clock.take().map(JoinHandle::join) {
@@ -79,24 +81,55 @@ impl Source<SimHca> for Only {
     }
 }
 
-impl Sim {
-    fn verbs(&self, job: &Job, me: PeerName, size: u32, key: [u8; 32]) -> Box<dyn Netmod> {
-        let mut cfg = self.config().verbs;
-        (cfg.rx_memory, cfg.detect) = (self.rx_memory, self.detect);
-        cfg.xrc = self.nodes.is_some();
-        let device = job.devices[me.rank as usize % job.devices.len()];
-        let source = Box::new(Only(job.fabric.clone(), device, job.opened.clone()));
+impl SimJob {
+    fn verbs(&self, me: PeerName, size: u32, key: [u8; 32]) -> Box<dyn Netmod> {
+        let sim = &self.sim;
+        let mut cfg = sim.config().verbs;
+        (cfg.rx_memory, cfg.detect) = (sim.rx_memory, sim.detect);
+        cfg.xrc = sim.nodes.is_some();
+        let device = self.devices[me.rank as usize % self.devices.len()];
+        let source = Box::new(Only(self.fabric.clone(), device, self.opened.clone()));
         let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
-        assert_eq!(netmod.opened().ends_with("; XRC)"), self.nodes.is_some(), "{}", netmod.opened());
+        assert_eq!(netmod.opened().ends_with("; XRC)"), sim.nodes.is_some(), "{}", netmod.opened());
         netmod.join_job(key, Pollers::UNKNOWN).expect("a job key is taken");
         Box::new(netmod)
     }
 }
 
-impl NetmodFactory for Sim {
-    type Job = Job;
+impl Job for SimJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        let size = boot.size();
+        let builder = Builder::new(cfg, boot);
+        let netmod = self.verbs(builder.name(), size, [9; 32]);
+        builder.netmod(netmod).build()
+    }
 
+    fn netmod(&self, rank: u32) -> NetSet {
+        NetSet::new(vec![AnyNetmod::Other(self.verbs(bare_name(rank), self.ranks, [9; 32]))])
+    }
+}
+
+impl Sim {
+    /// A job, whose fabric is of use to the caller.
+    fn start(&self, ranks: u32) -> SimJob {
+        let fabric = Fabric::new(self.fabric.clone());
+        let nodes = self.nodes.unwrap_or(1);
+        let devices = (0..nodes).map(|_| fabric.device(self.device.clone())).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let (all, until, since) = (fabric.clone(), over.clone(), Instant::now());
+        let clock = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                all.advance(Time::ZERO + since.elapsed());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let (sim, opened) = (self.clone(), Opened::default());
+        SimJob { sim, ranks, fabric, devices, opened, over, clock: Some(clock) }
+    }
+}
+
+impl NetmodFactory for Sim {
     fn name(&self) -> String {
         "verbs, simulated".into()
     }
@@ -111,30 +144,8 @@ impl NetmodFactory for Sim {
         cfg
     }
 
-    fn job(&self, _ranks: u32) -> Job {
-        let fabric = Fabric::new(self.fabric.clone());
-        let nodes = self.nodes.unwrap_or(1);
-        let devices = (0..nodes).map(|_| fabric.device(self.device.clone())).collect();
-        let over = Arc::new(AtomicBool::new(false));
-        let (all, until, since) = (fabric.clone(), over.clone(), Instant::now());
-        let clock = std::thread::spawn(move || {
-            while !until.load(Ordering::Relaxed) {
-                all.advance(Time::ZERO + since.elapsed());
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        Job { fabric, devices, opened: Opened::default(), over, clock: Some(clock) }
-    }
-
-    fn device(&self, job: &Job, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        let size = boot.size();
-        let builder = Builder::new(cfg, boot);
-        let netmod = self.verbs(job, builder.name(), size, [9; 32]);
-        builder.netmod(netmod).build()
-    }
-
-    fn netmod(&self, job: &Job, rank: u32, ranks: u32) -> NetSet {
-        NetSet::new(vec![AnyNetmod::Other(self.verbs(job, bare_name(rank), ranks, [9; 32]))])
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(self.start(ranks))
     }
 }
 
@@ -181,37 +192,29 @@ fn lmt(inner: Sim, mode: &'static str) -> Lmt<Sim> {
 
 /// Jobs whose devices are on one fabric.
 #[derive(Clone)]
-struct Beside(Sim, Arc<Job>);
+struct Beside(Arc<SimJob>);
 
 impl NetmodFactory for Beside {
-    type Job = ();
-
     fn name(&self) -> String {
-        self.0.name()
+        self.0.sim.name()
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.0.sim.capabilities()
     }
 
     fn config(&self) -> Config {
-        self.0.config()
+        self.0.sim.config()
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        self.0.device(&self.1, boot, cfg)
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        self.0.netmod(&self.1, rank, ranks)
+    fn job(&self, _ranks: u32) -> Arc<dyn Job> {
+        Arc::clone(&self.0) as Arc<dyn Job>
     }
 }
 
 /// Kills what the calling thread has opened: its device says nothing any more, as when the process
 /// has died.
-fn die(job: &Job, dev: Device) {
+fn die(job: &SimJob, dev: Device) {
     let opened = job.opened.lock().expect("no panic").clone();
     let me = std::thread::current().id();
     opened.iter().filter(|(thread, _)| *thread == me).for_each(|(_, context)| job.fabric.kill(*context));
@@ -224,8 +227,8 @@ fn die(job: &Job, dev: Device) {
 fn a_job_that_dies_before_its_first_message_is_noticed() {
     const LONG: Duration = Duration::from_secs(60);
     for sim in [plain(), shared(2, plain())] {
-        let world = Arc::new(sim.job(2));
-        let beside = Beside(Sim { detect: Duration::from_millis(500), ..sim }, world.clone());
+        let world = Arc::new(Sim { detect: Duration::from_millis(500), ..sim }.start(2));
+        let beside = Beside(Arc::clone(&world));
         let (tell, port) = sync_channel(1);
         let (tell, port) = (Mutex::new(tell), Mutex::new(port));
         // Nobody dies before all have met.

@@ -143,9 +143,9 @@ struct Pair {
 
 impl Pair {
     /// `carded`: the VCs are made with cards, else they must ask for them.
-    fn new<F: NetmodFactory>(f: &F, carded: bool) -> Pair {
+    fn new(f: &dyn NetmodFactory, carded: bool) -> Pair {
         let job = f.job(2);
-        let mut engines = [0, 1].map(|rank| Engine::new(f.netmod(&job, rank, 2), Core::new(16)));
+        let mut engines = [0, 1].map(|rank| Engine::new(job.netmod(rank), Core::new(16)));
         let cards: Vec<Card> = engines
             .iter()
             .map(|e| {
@@ -233,7 +233,7 @@ fn header(len: usize) -> Header {
 }
 
 /// Receives of all lengths, whatever the network's cuts; who answers `Later` finishes them.
-fn receives<F: NetmodFactory>(f: &F) {
+fn receives(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let lens = [100, 503, 3070, 80_001, 45_000, 0];
     let mut reqs = Vec::new();
@@ -263,7 +263,7 @@ fn receives<F: NetmodFactory>(f: &F) {
 }
 
 /// Receives with surplus: it is dropped, and the next message is whole.
-fn receive_excess<F: NetmodFactory>(f: &F) {
+fn receive_excess(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let mut reqs = Vec::new();
     for _ in 0..4 {
@@ -284,7 +284,7 @@ fn receive_excess<F: NetmodFactory>(f: &F) {
 
 /// Sends whose owner is told, and that are too long to be copied: it is told once, in their order.
 /// What is behind them does not wait for that.
-fn sends_are_told<F: NetmodFactory>(f: &F) {
+fn sends_are_told(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let mut reqs = Vec::new();
     let mut receives = Vec::new();
@@ -318,7 +318,7 @@ fn sends_are_told<F: NetmodFactory>(f: &F) {
 
 /// Messages of all lengths in bursts, some of them flushed, some not, and some the last ones before
 /// the VC terminates: all come, in order.
-fn bursts<F: NetmodFactory>(f: &F) {
+fn bursts(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let mut random = Random::new(7);
     let mut sent = 0;
@@ -366,7 +366,7 @@ fn bursts<F: NetmodFactory>(f: &F) {
 
 /// Terminating lets everything out first; afterwards the VC can be used again. With the VCs made
 /// without cards, the first send asks for one.
-fn terminate_and_reuse<F: NetmodFactory>(f: &F) {
+fn terminate_and_reuse(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, false);
     for round in 0..5 {
         let req = pair.post(100_000, 0, Last::Complete);
@@ -423,7 +423,7 @@ fn a_peer_that_leaves_an_open_vc_takes_it_down() {
 }
 
 /// Giving a VC up fails its requests and reports it once; the other side learns of it.
-fn abort<F: NetmodFactory>(f: &F) {
+fn abort(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let req = pair.post(100, 0, Last::Complete);
     pair.send(1, 100);
@@ -463,7 +463,7 @@ fn abort<F: NetmodFactory>(f: &F) {
 }
 
 /// A side that has only received gives a VC up; the other one learns of it.
-fn abort_by_receiver<F: NetmodFactory>(f: &F) {
+fn abort_by_receiver(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let req = pair.post(100, 0, Last::Complete);
     pair.send(1, 100);
@@ -477,7 +477,7 @@ fn abort_by_receiver<F: NetmodFactory>(f: &F) {
 
 /// A VC that went down takes messages again once it is revived, and carries nothing of what was
 /// before.
-fn revive<F: NetmodFactory>(f: &F) {
+fn revive(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     pair.post(100, 0, Last::Complete);
     pair.send(1, 100);
@@ -502,7 +502,7 @@ fn revive<F: NetmodFactory>(f: &F) {
 }
 
 /// A send is taken back as long as nothing of it has left, and only once.
-fn cancel_send<F: NetmodFactory>(f: &F) {
+fn cancel_send(f: &dyn NetmodFactory) {
     let mut pair = Pair::new(f, true);
     let kept = pair.post(300, 0, Last::Complete);
     let (first, _) = pair.send(1, 300);
@@ -520,7 +520,7 @@ fn cancel_send<F: NetmodFactory>(f: &F) {
 }
 
 /// Each message counts once, whichever way it is sent and whether or not it waits.
-fn counts<F: NetmodFactory>(f: &F) {
+fn counts(f: &dyn NetmodFactory) {
     static DATA: [u8; 100] = [7; 100];
     let mut pair = Pair::new(f, true);
     let received: Vec<ReqId> =

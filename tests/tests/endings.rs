@@ -56,7 +56,7 @@ impl Ending {
 
 /// Rank 0 puts a message into rank 1's memory and is held back just before it writes; meanwhile
 /// rank 1 ends. Returns false if this machine cannot hold calls back.
-fn writer_is_late<F: NetmodFactory>(f: &F, how: Ending) -> bool {
+fn writer_is_late(f: &dyn NetmodFactory, how: Ending) -> bool {
     let (stalls, mailbox) = mpsc::channel::<Option<Stall>>();
     let (stalls, mailbox) = (Mutex::new(stalls), Mutex::new(mailbox));
     let ended = AtomicBool::new(false);

@@ -1,13 +1,15 @@
 //! The conformance suite over shared memory with each mode of large messages, and what Put and Get
 //! do with the memory that they register.
 
+use std::sync::Arc;
+
 use ch3_shim::Config;
 use ch3_shim::netset::NetSet;
 use ch3_shim::{Bootstrap, Device, DeviceStats, Mode};
 use netmod_core::{Datatype, RxBytes};
 use netmod_tests::board::run_job_with;
 use netmod_tests::conformance::{check, other, pattern, recv, send};
-use netmod_tests::factory::{Capabilities, Lmt, NetmodFactory, Shm, ShmJob, Tcp};
+use netmod_tests::factory::{Capabilities, Job, Lmt, NetmodFactory, Shm, Tcp};
 use netmod_tests::scripted::Script;
 use netmod_tests::sys::Area;
 
@@ -22,7 +24,7 @@ netmod_tests::conformance!(auto, shm("auto"));
 netmod_tests::conformance!(null, shm("null"));
 
 /// Both ranks send messages of all these lengths at once; their statistics.
-fn exchange<F: NetmodFactory>(f: &F, lens: &'static [usize], tune: impl Fn(&mut Config)) -> Vec<DeviceStats> {
+fn exchange(f: &dyn NetmodFactory, lens: &'static [usize], tune: impl Fn(&mut Config)) -> Vec<DeviceStats> {
     let tune = |cfg: &mut Config| {
         cfg.eager_max = 0;
         tune(cfg);
@@ -112,7 +114,7 @@ fn without_room_to_register_anything_messages_go_otherwise() {
 
 /// Sends some messages from rank 0 to rank 1; of each one's VC, why they do not go as the rank
 /// wants.
-fn unmet<F: NetmodFactory>(f: &F, tune: impl Fn(&mut Config)) -> [Option<String>; 2] {
+fn unmet(f: &dyn NetmodFactory, tune: impl Fn(&mut Config)) -> [Option<String>; 2] {
     let tune = |cfg: &mut Config| {
         cfg.eager_max = 0;
         tune(cfg);
@@ -175,7 +177,7 @@ fn a_mode_that_the_peer_does_not_want_is_told() {
 }
 
 /// Rank 0 sends rank 1 so many messages in pieces, which land in pieces; the statistics of both.
-fn in_pieces<F: NetmodFactory>(f: &F, messages: u64) -> Vec<DeviceStats> {
+fn in_pieces(f: &dyn NetmodFactory, messages: u64) -> Vec<DeviceStats> {
     run_job_with(
         f,
         2,
@@ -252,8 +254,6 @@ struct Minds {
 }
 
 impl NetmodFactory for Minds {
-    type Job = ShmJob;
-
     fn name(&self) -> String {
         format!("shm with {self:?}")
     }
@@ -266,18 +266,26 @@ impl NetmodFactory for Minds {
         shm("null").config()
     }
 
-    fn job(&self, ranks: u32) -> ShmJob {
-        Shm.job(ranks)
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(MindsJob { minds: self.clone(), shm: Shm.job(ranks) })
     }
+}
 
-    fn device(&self, job: &ShmJob, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+/// Their job over shared memory.
+struct MindsJob {
+    minds: Minds,
+    shm: Arc<dyn Job>,
+}
+
+impl Job for MindsJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
         let rank = boot.rank() as usize;
-        (cfg.lmt, cfg.shm.register_max) = (self.modes[rank], self.most[rank]);
-        Shm.device(job, boot, cfg)
+        (cfg.lmt, cfg.shm.register_max) = (self.minds.modes[rank], self.minds.most[rank]);
+        self.shm.device(boot, cfg)
     }
 
-    fn netmod(&self, job: &ShmJob, rank: u32, ranks: u32) -> NetSet {
-        Shm.netmod(job, rank, ranks)
+    fn netmod(&self, rank: u32) -> NetSet {
+        self.shm.netmod(rank)
     }
 }
 

@@ -70,7 +70,7 @@ fn receive_rest(dev: &mut Device) {
 }
 
 /// The sender makes no call from its last isend until the receiver has all of it.
-fn arrives_while_its_sender_computes(factory: &impl NetmodFactory) {
+fn arrives_while_its_sender_computes(factory: &dyn NetmodFactory) {
     let got = word();
     run_job_with(
         factory,

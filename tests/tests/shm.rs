@@ -1,10 +1,12 @@
 //! Shared memory beside another netmod, and where it cannot be used.
 
+use std::sync::Arc;
+
 use netmod_tcp::TcpReport;
 use netmod_tests::conformance::{
     self, NetmodFactory, check, pattern, run_devices, run_job, run_job_with, send,
 };
-use netmod_tests::factory::{Islands, Shm};
+use netmod_tests::factory::{BuiltIn, Islands, Job, Shm};
 
 /// Within an island by shared memory, to others by TCP, and the reason is kept.
 #[test]
@@ -124,11 +126,9 @@ fn without_memory_another_netmod_is_chosen_and_says_why() {
 }
 
 /// Devices with the configuration as it is.
-#[derive(Clone)]
 struct NoFolder;
 
 impl NetmodFactory for NoFolder {
-    type Job = ();
     fn name(&self) -> String {
         "shm without a folder".into()
     }
@@ -138,17 +138,8 @@ impl NetmodFactory for NoFolder {
     fn config(&self) -> ch3_shim::Config {
         Islands.config()
     }
-    fn job(&self, _: u32) {}
-    fn device(
-        &self,
-        (): &(),
-        boot: Box<dyn ch3_shim::Bootstrap>,
-        cfg: ch3_shim::Config,
-    ) -> ch3_shim::Result<ch3_shim::Device> {
-        ch3_shim::Builder::new(cfg, boot).build()
-    }
-    fn netmod(&self, (): &(), _: u32, _: u32) -> ch3_shim::netset::NetSet {
-        unreachable!("no bare netmods here")
+    fn job(&self, _: u32) -> Arc<dyn Job> {
+        BuiltIn::job(|_| unreachable!("no bare netmods here"))
     }
 }
 

@@ -48,7 +48,7 @@ fn receive(dev: &mut Device, len: usize, source: i32) -> u32 {
 }
 
 /// Two ranks answer each other, each at a random moment of the other's way from test to wait.
-fn answers<F: NetmodFactory>(f: &F, rounds: u64, longest: usize, spin: &'static str) {
+fn answers(f: &dyn NetmodFactory, rounds: u64, longest: usize, spin: &'static str) {
     let tune = move |cfg: &mut Config| {
         cfg.set("NETMOD_SPIN", spin).expect("a spin");
         // The default has no descriptor if each rank has a core.

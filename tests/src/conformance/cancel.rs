@@ -6,7 +6,7 @@ use ch3_shim::{Device, Mode};
 use super::{NetmodFactory, await_go, check, go, other, pattern, recv, run_job, send};
 
 /// A receive that nothing has matched is cancelled, and the next message goes to the next receive.
-pub fn posted_receive<F: NetmodFactory>(f: &F) {
+pub fn posted_receive(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 0 {
@@ -26,7 +26,7 @@ pub fn posted_receive<F: NetmodFactory>(f: &F) {
 }
 
 /// A receive that has its message already.
-pub fn matched_receive<F: NetmodFactory>(f: &F) {
+pub fn matched_receive(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         let rendezvous = dev.config().eager_max + 1;
@@ -47,7 +47,7 @@ pub fn matched_receive<F: NetmodFactory>(f: &F) {
 }
 
 /// Sends that wait for the connection are taken back; others of the queue go out.
-pub fn queued_send<F: NetmodFactory>(f: &F) {
+pub fn queued_send(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 0 {
@@ -125,7 +125,7 @@ fn after_the_match(dev: &mut Device, len: usize, mode: Mode) {
 }
 
 /// A rendezvous whose receive is not there.
-pub fn rendezvous_before_the_match<F: NetmodFactory>(f: &F) {
+pub fn rendezvous_before_the_match(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let len = dev.config().eager_max + 1;
         for _ in 0..5 {
@@ -136,7 +136,7 @@ pub fn rendezvous_before_the_match<F: NetmodFactory>(f: &F) {
 }
 
 /// A rendezvous whose data has gone, or is going.
-pub fn rendezvous_after_the_match<F: NetmodFactory>(f: &F) {
+pub fn rendezvous_after_the_match(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let len = dev.config().eager_max + 1;
         after_the_match(dev, len, Mode::Standard);
@@ -163,7 +163,7 @@ pub fn rendezvous_after_the_match<F: NetmodFactory>(f: &F) {
 }
 
 /// A synchronous eager send whose receive is not there.
-pub fn synchronous_before_the_match<F: NetmodFactory>(f: &F) {
+pub fn synchronous_before_the_match(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         for len in [0, 8, 17, 1000, dev.config().eager_max.min(60_000)] {
             before_the_match(dev, len, Mode::Sync);
@@ -172,7 +172,7 @@ pub fn synchronous_before_the_match<F: NetmodFactory>(f: &F) {
 }
 
 /// A synchronous eager send that was received.
-pub fn synchronous_after_the_match<F: NetmodFactory>(f: &F) {
+pub fn synchronous_after_the_match(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         for len in [0, 8, 17, 1000, dev.config().eager_max.min(60_000)] {
             after_the_match(dev, len, Mode::Sync);
@@ -181,7 +181,7 @@ pub fn synchronous_after_the_match<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages to oneself.
-pub fn to_self<F: NetmodFactory>(f: &F) {
+pub fn to_self(f: &dyn NetmodFactory) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let large = dev.config().eager_max + 1;
@@ -207,7 +207,7 @@ pub fn to_self<F: NetmodFactory>(f: &F) {
 }
 
 /// An eager send that has been received is beyond recall.
-pub fn eager_that_has_gone<F: NetmodFactory>(f: &F) {
+pub fn eager_that_has_gone(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         for len in [8, 1000, 20_000] {
             after_the_match(dev, len, Mode::Standard);

@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Used, closed and used again.
-pub fn disconnect_and_reuse<F: NetmodFactory>(f: &F) {
+pub fn disconnect_and_reuse(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let peer = other(dev);
         for round in 0..30 {
@@ -36,7 +36,7 @@ pub fn disconnect_and_reuse<F: NetmodFactory>(f: &F) {
 }
 
 /// Both close at once, and both send at once as soon as they have.
-pub fn crossing_closes_then_sends_at_once<F: NetmodFactory>(f: &F) {
+pub fn crossing_closes_then_sends_at_once(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         for round in 0..40u64 {
@@ -52,7 +52,7 @@ pub fn crossing_closes_then_sends_at_once<F: NetmodFactory>(f: &F) {
 }
 
 /// One connection is closed while another carries messages.
-pub fn several_peers<F: NetmodFactory>(f: &F) {
+pub fn several_peers(f: &dyn NetmodFactory) {
     run_job(f, 3, |dev| {
         for round in 0..10u64 {
             doing(format!("round {round}"));
@@ -77,7 +77,7 @@ pub fn several_peers<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages that nobody receives do not hinder the end.
-pub fn finalize_with_unexpected_messages<F: NetmodFactory>(f: &F) {
+pub fn finalize_with_unexpected_messages(f: &dyn NetmodFactory) {
     // Left open, the threshold may be lower where a get is faster.
     let tune = |cfg: &mut Config| {
         let most = cfg.eager_max.to_string();
@@ -92,7 +92,7 @@ pub fn finalize_with_unexpected_messages<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages that are under way when the sender finalizes still arrive.
-pub fn finalize_with_sends_in_flight<F: NetmodFactory>(f: &F) {
+pub fn finalize_with_sends_in_flight(f: &dyn NetmodFactory) {
     const N: u64 = 40;
     run_devices(
         f,
@@ -121,12 +121,12 @@ pub fn finalize_with_sends_in_flight<F: NetmodFactory>(f: &F) {
 }
 
 /// Devices that were never used.
-pub fn finalize_unused<F: NetmodFactory>(f: &F) {
+pub fn finalize_unused(f: &dyn NetmodFactory) {
     run_job(f, 3, |dev| assert!(dev.report().is_empty()));
 }
 
 /// A peer that ends without finalizing: what needs it fails, what does not goes on.
-pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
+pub fn a_peer_dies(f: &dyn NetmodFactory) {
     run_devices(
         f,
         3,
@@ -180,7 +180,7 @@ pub fn a_peer_dies<F: NetmodFactory>(f: &F) {
 /// others could still write to is taken back, and the other rank goes on. Not of the suite:
 /// libfabric's shm reaches a peer of the same process by that one's own mapping, and crashes when
 /// it has gone.
-pub fn an_init_fails<F: NetmodFactory>(f: &F) {
+pub fn an_init_fails(f: &dyn NetmodFactory) {
     const WHY: &str = "the value is lost";
     /// Time that the sender goes on after the end of its peer.
     const BEHIND: Duration = Duration::from_millis(100);
@@ -192,7 +192,7 @@ pub fn an_init_fails<F: NetmodFactory>(f: &F) {
     std::thread::scope(|s| {
         let job = &job;
         s.spawn(move || {
-            let mut dev = f.device(job, Box::new(place), f.config()).expect("rank 0 has all that it needs");
+            let mut dev = job.device(Box::new(place), f.config()).expect("rank 0 has all that it needs");
             let (world, large) = (dev.world(), dev.config().eager_max + 1);
             let sends = [10, 1000, large].map(|len| dev.isend(pattern(1, len), 1, 1, world).expect("isend"));
             let mut tell = Some(tell);
@@ -212,7 +212,7 @@ pub fn an_init_fails<F: NetmodFactory>(f: &F) {
             }
             drop(sends);
         });
-        let failed = f.device(job, Box::new(fails), f.config()).map(drop).expect_err("its init fails");
+        let failed = job.device(Box::new(fails), f.config()).map(drop).expect_err("its init fails");
         assert!(failed.to_string().contains(WHY), "{failed}");
         ended.send(()).expect("rank 0 waits for it");
     });

@@ -31,7 +31,7 @@ fn everybody(dev: &mut Device, round: usize, len: usize) {
 }
 
 /// The first messages of all ranks to all others cross, and so do the connections they make.
-pub fn crossing_connects<F: NetmodFactory>(f: &F) {
+pub fn crossing_connects(f: &dyn NetmodFactory) {
     run_job(f, RANKS, |dev| {
         for round in 0..3 {
             everybody(dev, round, 64);
@@ -40,7 +40,7 @@ pub fn crossing_connects<F: NetmodFactory>(f: &F) {
 }
 
 /// All sizes between all ranks.
-pub fn all_to_all<F: NetmodFactory>(f: &F) {
+pub fn all_to_all(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 4, move |dev| {
         for (round, len) in [0, 16, 1000, 30_000, dev.config().eager_max + 10].into_iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn all_to_all<F: NetmodFactory>(f: &F) {
 }
 
 /// Many small messages of many ranks to one.
-pub fn many_to_one<F: NetmodFactory>(f: &F) {
+pub fn many_to_one(f: &dyn NetmodFactory) {
     let each = f.capabilities().many / 5;
     run_job(f, RANKS, move |dev| {
         let me = dev.rank();

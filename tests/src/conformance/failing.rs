@@ -88,7 +88,7 @@ fn begin_afterwards(dev: &mut Device) {
 
 /// Requests that fail with their peer: each call returns the cause, and the buffer or data as it
 /// was given.
-pub fn with_their_peer<F: NetmodFactory>(f: &F) {
+pub fn with_their_peer(f: &dyn NetmodFactory) {
     for blocked in [Blocked::Scope, Blocked::Sendrecv, Blocked::Recv] {
         run_devices(f, 2, |_| {}, move |mut dev| lose(&mut dev, blocked));
     }

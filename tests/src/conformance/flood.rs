@@ -83,11 +83,7 @@ fn is_conserved(reports: &[FlowReport]) {
     assert_eq!(a.slots_left + b.owed_slots, a.slots + b.lent_slots, "{a:?}\n{b:?}");
 }
 
-fn one_way<F: NetmodFactory>(
-    f: &F,
-    len: impl Fn(usize) -> usize + Copy + Send + Sync + 'static,
-    most: usize,
-) {
+fn one_way(f: &dyn NetmodFactory, len: impl Fn(usize) -> usize + Copy + Send + Sync + 'static, most: usize) {
     let many = f.capabilities().many.min(most);
     let reports = run_job_with(f, 2, tight, move |dev| {
         let peer = other(dev);
@@ -114,17 +110,17 @@ fn one_way<F: NetmodFactory>(
 }
 
 /// Messages that travel in their headers.
-pub fn short_messages<F: NetmodFactory>(f: &F) {
+pub fn short_messages(f: &dyn NetmodFactory) {
     one_way(f, |_| 8, usize::MAX);
 }
 
 /// Messages of all protocols, of which the longer eager ones are a quarter of the window.
-pub fn all_sizes<F: NetmodFactory>(f: &F) {
+pub fn all_sizes(f: &dyn NetmodFactory) {
     one_way(f, |i| [4000, 0, 16, 17, 9000, 300, 4000][i % 7], 150);
 }
 
 /// Two ranks flood each other before either receives.
-pub fn both_ways<F: NetmodFactory>(f: &F) {
+pub fn both_ways(f: &dyn NetmodFactory) {
     let many = f.capabilities().many.min(600);
     run_job_with(f, 2, tight, move |dev| {
         let peer = other(dev);
@@ -141,7 +137,7 @@ pub fn both_ways<F: NetmodFactory>(f: &F) {
 }
 
 /// Many to one, which receives with wildcards: each sender's messages in their order.
-pub fn wildcards<F: NetmodFactory>(f: &F) {
+pub fn wildcards(f: &dyn NetmodFactory) {
     const RANKS: u32 = 6;
     let each = f.capabilities().many / 5;
     run_job_with(f, RANKS, tight, move |dev| {
@@ -167,7 +163,7 @@ pub fn wildcards<F: NetmodFactory>(f: &F) {
 
 /// The receiver wants the last messages first: by receives, by probes, by matched probes, and with
 /// receives that were posted before.
-pub fn last_first<F: NetmodFactory>(f: &F) {
+pub fn last_first(f: &dyn NetmodFactory) {
     let reports = run_job_with(f, 2, tight, |dev| {
         const N: usize = 120;
         let (peer, world) = (other(dev), dev.world());
@@ -213,7 +209,7 @@ pub fn last_first<F: NetmodFactory>(f: &F) {
 }
 
 /// A barrier, and a message in another communicator, behind a flood that is received only then.
-pub fn behind_it<F: NetmodFactory>(f: &F) {
+pub fn behind_it(f: &dyn NetmodFactory) {
     run_job_with(f, 2, tight, |dev| {
         const N: usize = 150;
         let (peer, world) = (other(dev), dev.world());
@@ -232,7 +228,7 @@ pub fn behind_it<F: NetmodFactory>(f: &F) {
 }
 
 /// Cancels some messages of a flood, wherever they are: at the receiver, announced, waiting.
-pub fn cancelled<F: NetmodFactory>(f: &F) {
+pub fn cancelled(f: &dyn NetmodFactory) {
     let reports = run_job_with(f, 2, tight, |dev| {
         const N: usize = 140;
         let peer = other(dev);
@@ -270,7 +266,7 @@ pub fn cancelled<F: NetmodFactory>(f: &F) {
 }
 
 /// The connection is closed while messages wait at both ends, and used again.
-pub fn closed_in_between<F: NetmodFactory>(f: &F) {
+pub fn closed_in_between(f: &dyn NetmodFactory) {
     let reports = run_job_with(f, 2, tight, |dev| {
         const N: usize = 100;
         let peer = other(dev);
@@ -300,7 +296,7 @@ pub fn closed_in_between<F: NetmodFactory>(f: &F) {
 }
 
 /// A message to oneself is copied as long as there is room for copies; beyond that its send waits.
-pub fn to_self<F: NetmodFactory>(f: &F) {
+pub fn to_self(f: &dyn NetmodFactory) {
     let tune = |cfg: &mut Config| {
         tight(cfg);
         cfg.unexpected_max = 1 << 20;
@@ -334,7 +330,7 @@ pub fn to_self<F: NetmodFactory>(f: &F) {
 }
 
 /// The receiver dies: sends that had not even been announced fail, and nothing of it is left.
-pub fn a_flooded_peer_dies<F: NetmodFactory>(f: &F) {
+pub fn a_flooded_peer_dies(f: &dyn NetmodFactory) {
     run_devices(f, 2, tight, |mut dev| {
         let peer = other(&dev);
         if dev.rank() == 1 {

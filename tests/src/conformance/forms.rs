@@ -282,7 +282,7 @@ pub(super) const FORMS: &[(&str, Form)] = &[
 ];
 
 /// Receives end alike in all forms, by all calls.
-pub fn receives<F: NetmodFactory>(f: &F) {
+pub fn receives(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let peer = other(dev);
@@ -338,7 +338,7 @@ pub fn receives<F: NetmodFactory>(f: &F) {
 }
 
 /// One of several receives fails: the error names it, and has the results and buffers of all.
-pub fn one_of_several_fails<F: NetmodFactory>(f: &F) {
+pub fn one_of_several_fails(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -406,7 +406,7 @@ impl Drop for Counted {
 
 /// Requests whose handles are dropped finish by themselves; then neither they nor their memory are
 /// left.
-pub fn dropped<F: NetmodFactory>(f: &F) {
+pub fn dropped(f: &dyn NetmodFactory) {
     const MANY: usize = 20;
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {

@@ -5,7 +5,7 @@ use ch3_shim::{ANY_SOURCE, ANY_TAG};
 use super::{NetmodFactory, await_go, check, go, other, pattern, protocols, recv, run_job, send};
 
 /// Any source, from several senders: each sender's messages come in its order.
-pub fn any_source_keeps_each_senders_order<F: NetmodFactory>(f: &F) {
+pub fn any_source_keeps_each_senders_order(f: &dyn NetmodFactory) {
     const EACH: usize = 60;
     run_job(f, 4, |dev| {
         if dev.rank() > 0 {
@@ -27,7 +27,7 @@ pub fn any_source_keeps_each_senders_order<F: NetmodFactory>(f: &F) {
 }
 
 /// Any tag: in the order of sending, whatever the tags.
-pub fn any_tag<F: NetmodFactory>(f: &F) {
+pub fn any_tag(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         for i in 0..100 {
             let tag = (i * 31) % 17;
@@ -43,7 +43,7 @@ pub fn any_tag<F: NetmodFactory>(f: &F) {
 }
 
 /// Receives of all four forms match in the order of posting.
-pub fn wildcards_and_exact_receives_in_order<F: NetmodFactory>(f: &F) {
+pub fn wildcards_and_exact_receives_in_order(f: &dyn NetmodFactory) {
     run_job(f, 3, |dev| {
         let world = dev.world();
         let forms = [(1, 5), (ANY_SOURCE, 5), (1, ANY_TAG), (ANY_SOURCE, ANY_TAG)];
@@ -81,7 +81,7 @@ pub fn wildcards_and_exact_receives_in_order<F: NetmodFactory>(f: &F) {
 
 /// Receives with wildcards take unexpected messages in the order of their arrival, and exact ones
 /// the first that fits.
-pub fn unexpected_in_arrival_order<F: NetmodFactory>(f: &F) {
+pub fn unexpected_in_arrival_order(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 0 {
@@ -112,7 +112,7 @@ pub fn unexpected_in_arrival_order<F: NetmodFactory>(f: &F) {
 }
 
 /// A wildcard is one within its communicator.
-pub fn contexts_do_not_mix<F: NetmodFactory>(f: &F) {
+pub fn contexts_do_not_mix(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let world = dev.world();
         let own = dev.dup(world).expect("a context");
@@ -133,7 +133,7 @@ pub fn contexts_do_not_mix<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages of all protocols that come before their receive, among others that come after it.
-pub fn unexpected_before_and_after<F: NetmodFactory>(f: &F) {
+pub fn unexpected_before_and_after(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());

@@ -83,12 +83,17 @@ macro_rules! conformance_case {
         #[test]
         $($attr)*
         fn $case() {
-            let factory = $factory;
-            if $crate::factory::NetmodFactory::is_available(&factory, stringify!($case)) {
-                $crate::conformance::$file::$case(&factory);
-            }
+            $crate::conformance::run_case(stringify!($case), $crate::conformance::$file::$case, &$factory);
         }
     };
+}
+
+/// Runs one case over one factory, if this machine has its netmod; not for use by itself.
+#[doc(hidden)]
+pub fn run_case(name: &str, case: fn(&dyn NetmodFactory), factory: &dyn NetmodFactory) {
+    if factory.is_available(name) {
+        case(factory);
+    }
 }
 
 /// `len` bytes that depend on their position, and on `seed`.

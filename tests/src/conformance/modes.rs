@@ -5,7 +5,7 @@ use ch3_shim::{ANY_SOURCE, ANY_TAG, Error, Mode, PROC_NULL};
 use super::{NetmodFactory, await_go, check, go, other, pattern, protocols, recv, run_job, send};
 
 /// A synchronous send is over only after its message has met its receive.
-pub fn synchronous_waits_for_the_match<F: NetmodFactory>(f: &F) {
+pub fn synchronous_waits_for_the_match(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -46,7 +46,7 @@ pub fn synchronous_waits_for_the_match<F: NetmodFactory>(f: &F) {
 }
 
 /// Ready sends to receives that are there.
-pub fn ready<F: NetmodFactory>(f: &F) {
+pub fn ready(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -66,7 +66,7 @@ pub fn ready<F: NetmodFactory>(f: &F) {
 }
 
 /// A ready send that finds no receive is delivered all the same, and counted.
-pub fn ready_without_receive<F: NetmodFactory>(f: &F) {
+pub fn ready_without_receive(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         for len in [8, 1000, 5000] {
@@ -83,7 +83,7 @@ pub fn ready_without_receive<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages to oneself, in all modes and sizes, before and after their receive.
-pub fn to_self<F: NetmodFactory>(f: &F) {
+pub fn to_self(f: &dyn NetmodFactory) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let sizes = protocols(dev).into_iter().chain([0, 16, 17, dev.config().eager_max, 3 << 20]);
@@ -125,7 +125,7 @@ pub fn to_self<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages to and from nobody are over at once.
-pub fn proc_null<F: NetmodFactory>(f: &F) {
+pub fn proc_null(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let world = dev.world();
         for mode in [Mode::Standard, Mode::Sync, Mode::Ready] {
@@ -141,7 +141,7 @@ pub fn proc_null<F: NetmodFactory>(f: &F) {
 }
 
 /// Ranks and tags that are none: an error that names them, and nothing was started.
-pub fn bad_arguments<F: NetmodFactory>(f: &F) {
+pub fn bad_arguments(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let world = dev.world();
         for rank in [2, 77, i32::MAX, -3, i32::MIN] {

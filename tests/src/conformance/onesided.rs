@@ -73,7 +73,7 @@ fn wait(dev: &mut Device, req: RawReq) {
 }
 
 /// Data in one piece and in pieces is put and got, and words are changed, as the netmod says.
-pub fn memory_changes_as_it_should<F: NetmodFactory>(f: &F) {
+pub fn memory_changes_as_it_should(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         first_contact(dev);
         let memory = Area::new(pattern(1, LEN));
@@ -179,7 +179,7 @@ fn change_words(dev: &mut Device, key: RemoteKey, caps: RmaCaps) {
 }
 
 /// Memory of an operation that is given up is left alone, as is memory that is concealed.
-pub fn memory_is_given_back<F: NetmodFactory>(f: &F) {
+pub fn memory_is_given_back(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         first_contact(dev);
         let world = dev.world();

@@ -18,7 +18,7 @@ fn send_all(dev: &mut Device, window: usize, messages: impl Iterator<Item = (Vec
 }
 
 /// Many small messages with one tag.
-pub fn same_tag<F: NetmodFactory>(f: &F) {
+pub fn same_tag(f: &dyn NetmodFactory) {
     let many = f.capabilities().many;
     run_job(f, 2, move |dev| {
         if dev.rank() == 0 {
@@ -34,7 +34,7 @@ pub fn same_tag<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages of all protocols with one tag: short ones do not overtake long ones.
-pub fn mixed_sizes<F: NetmodFactory>(f: &F) {
+pub fn mixed_sizes(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     let sizes: Vec<usize> =
         [0, 8, 100, 3000, 70_000, 200_000].iter().copied().filter(|s| *s <= top).collect();
@@ -53,7 +53,7 @@ pub fn mixed_sizes<F: NetmodFactory>(f: &F) {
 }
 
 /// Each tag is a sequence of its own, whatever the order in which the tags are received.
-pub fn several_tags<F: NetmodFactory>(f: &F) {
+pub fn several_tags(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         const TAGS: usize = 7;
         const EACH: usize = 30;
@@ -78,7 +78,7 @@ pub fn several_tags<F: NetmodFactory>(f: &F) {
 }
 
 /// The same tag in several communicators.
-pub fn several_contexts<F: NetmodFactory>(f: &F) {
+pub fn several_contexts(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let world = dev.world();
         let comms = [world, dev.dup(world).expect("a context"), dev.dup(world).expect("a context")];
@@ -103,7 +103,7 @@ pub fn several_contexts<F: NetmodFactory>(f: &F) {
 }
 
 /// Both sides send and receive at once.
-pub fn both_directions<F: NetmodFactory>(f: &F) {
+pub fn both_directions(f: &dyn NetmodFactory) {
     let many = f.capabilities().many / 4;
     run_job(f, 2, move |dev| {
         let (peer, world, me) = (other(dev), dev.world(), dev.rank() as u64);

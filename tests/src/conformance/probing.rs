@@ -5,7 +5,7 @@ use ch3_shim::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 use super::{NetmodFactory, await_go, check, go, other, pattern, protocols, recv, run_job, send};
 
 /// Probe tells source, tag and length, so that a receive can be made to measure.
-pub fn probe_then_receive<F: NetmodFactory>(f: &F) {
+pub fn probe_then_receive(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -27,7 +27,7 @@ pub fn probe_then_receive<F: NetmodFactory>(f: &F) {
 }
 
 /// Iprobe finds what a receive would, and nothing else.
-pub fn iprobe_sees_what_a_receive_would<F: NetmodFactory>(f: &F) {
+pub fn iprobe_sees_what_a_receive_would(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 0 {
@@ -54,7 +54,7 @@ pub fn iprobe_sees_what_a_receive_would<F: NetmodFactory>(f: &F) {
 }
 
 /// A message that was matched by a probe is out of reach of every other receive and probe.
-pub fn matched_probe<F: NetmodFactory>(f: &F) {
+pub fn matched_probe(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -88,7 +88,7 @@ pub fn matched_probe<F: NetmodFactory>(f: &F) {
 }
 
 /// Messages of nobody are always there, and empty.
-pub fn nobody<F: NetmodFactory>(f: &F) {
+pub fn nobody(f: &dyn NetmodFactory) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let seen = dev.probe(PROC_NULL, 5, world).expect("probe");

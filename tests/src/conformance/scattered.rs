@@ -82,7 +82,7 @@ fn data_and_gap(data: &[u8]) -> Vec<u8> {
     [data, &[GAP; ELEMENT]].concat()
 }
 
-fn all_layouts<F: NetmodFactory>(f: &F, len: impl Fn(&Device) -> usize + Send + Sync + 'static) {
+fn all_layouts(f: &dyn NetmodFactory, len: impl Fn(&Device) -> usize + Send + Sync + 'static) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let len = len(dev).min(top);
@@ -100,7 +100,7 @@ fn all_layouts<F: NetmodFactory>(f: &F, len: impl Fn(&Device) -> usize + Send + 
 }
 
 /// One element of each layout, and then everything that travels in the header and a byte more.
-pub fn short<F: NetmodFactory>(f: &F) {
+pub fn short(f: &dyn NetmodFactory) {
     all_layouts(f, |_| ELEMENT);
     // Sixteen bytes and fewer travel in the header.
     run_job(f, 2, |dev| {
@@ -127,22 +127,22 @@ pub fn short<F: NetmodFactory>(f: &F) {
 }
 
 /// Eager and small enough to be copied.
-pub fn eager_small<F: NetmodFactory>(f: &F) {
+pub fn eager_small(f: &dyn NetmodFactory) {
     all_layouts(f, |_| 1200);
 }
 
 /// Eager and too large to be copied.
-pub fn eager_large<F: NetmodFactory>(f: &F) {
+pub fn eager_large(f: &dyn NetmodFactory) {
     all_layouts(f, |_| 48_000);
 }
 
 /// Rendezvous.
-pub fn rendezvous<F: NetmodFactory>(f: &F) {
+pub fn rendezvous(f: &dyn NetmodFactory) {
     all_layouts(f, |dev| dev.config().eager_max * 2);
 }
 
 /// Every layout to every other.
-pub fn both_sides_in_pieces<F: NetmodFactory>(f: &F) {
+pub fn both_sides_in_pieces(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let layouts = layouts();

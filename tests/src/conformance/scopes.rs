@@ -13,7 +13,7 @@ use super::{
 use crate::sys::Area;
 
 /// Requests of a scope are finished when it ends.
-pub fn lends_and_returns<F: NetmodFactory>(f: &F) {
+pub fn lends_and_returns(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -40,7 +40,7 @@ pub fn lends_and_returns<F: NetmodFactory>(f: &F) {
 
 /// Waits within a scope, last first. Small sends that are on their way together have one handle:
 /// each is to be waited for once, and a second wait takes nothing of the others.
-pub fn waits_within<F: NetmodFactory>(f: &F) {
+pub fn waits_within(f: &dyn NetmodFactory) {
     const N: usize = 40;
     const LATE: i32 = N as i32 + 1;
     run_job(f, 2, |dev| {
@@ -107,7 +107,7 @@ fn still_usable(dev: &mut Device) {
 }
 
 /// An error inside the scope ends its requests: their messages go to later receives.
-pub fn early_error<F: NetmodFactory>(f: &F) {
+pub fn early_error(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 1 {
@@ -133,7 +133,7 @@ pub fn early_error<F: NetmodFactory>(f: &F) {
 
 /// An error while a rendezvous waits for its receive: the memory is free when the scope ends. The
 /// message was taken back, or went on to its end, and no connection is lost.
-pub fn early_error_with_a_rendezvous<F: NetmodFactory>(f: &F) {
+pub fn early_error_with_a_rendezvous(f: &dyn NetmodFactory) {
     run_devices(
         f,
         3,
@@ -181,7 +181,7 @@ pub fn early_error_with_a_rendezvous<F: NetmodFactory>(f: &F) {
 }
 
 /// A panic inside the scope: the buffers are free, the device can be used.
-pub fn panic_within<F: NetmodFactory>(f: &F) {
+pub fn panic_within(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 1 {
@@ -207,7 +207,7 @@ pub fn panic_within<F: NetmodFactory>(f: &F) {
 }
 
 /// Forgetting owned requests leaks them, and does no other harm.
-pub fn forgotten_requests<F: NetmodFactory>(f: &F) {
+pub fn forgotten_requests(f: &dyn NetmodFactory) {
     run_devices(
         f,
         2,
@@ -238,7 +238,7 @@ pub fn forgotten_requests<F: NetmodFactory>(f: &F) {
 }
 
 /// Freed requests finish by themselves, and nothing of them is left.
-pub fn freed_requests<F: NetmodFactory>(f: &F) {
+pub fn freed_requests(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());

@@ -77,7 +77,7 @@ fn each(dev: &mut Device, data: &[u8], dest: i32, cancel: bool, expect: impl Fn(
 }
 
 /// Sends to nobody are over at once, whatever they carry and whether they are cancelled.
-pub fn to_nobody<F: NetmodFactory>(f: &F) {
+pub fn to_nobody(f: &dyn NetmodFactory) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let nobody = Status { source: PROC_NULL, tag: ANY_TAG, ..Status::default() };
@@ -97,7 +97,7 @@ pub fn to_nobody<F: NetmodFactory>(f: &F) {
 }
 
 /// Sends that no receive matches are cancelled, to a peer and to oneself.
-pub fn cancelled<F: NetmodFactory>(f: &F) {
+pub fn cancelled(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let peer = other(dev);
@@ -118,7 +118,7 @@ pub fn cancelled<F: NetmodFactory>(f: &F) {
 }
 
 /// Sends whose message is received succeed, by all calls; one that is cancelled too late, as well.
-pub fn received<F: NetmodFactory>(f: &F) {
+pub fn received(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let peer = other(dev);

@@ -48,7 +48,7 @@ fn exchange(dev: &mut Device, len: usize, expected: bool) {
 
 /// Receives that are posted when the message comes. Large messages move in the mode that is
 /// demanded.
-pub fn expected<F: NetmodFactory>(f: &F) {
+pub fn expected(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     let stats = run_job(f, 2, move |dev| {
         for len in boundaries(dev, top) {
@@ -71,7 +71,7 @@ fn moved_in(mode: &str, stats: &[DeviceStats]) {
 }
 
 /// Messages that come before their receive.
-pub fn unexpected<F: NetmodFactory>(f: &F) {
+pub fn unexpected(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         for len in boundaries(dev, top) {
@@ -93,7 +93,7 @@ fn exchange_unexpected(dev: &mut Device, len: usize) {
 }
 
 /// All sizes one after the other, with no pause between them.
-pub fn back_to_back<F: NetmodFactory>(f: &F) {
+pub fn back_to_back(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());
@@ -117,7 +117,7 @@ pub fn back_to_back<F: NetmodFactory>(f: &F) {
     });
 }
 
-fn large<F: NetmodFactory>(f: &F, len: usize) {
+fn large(f: &dyn NetmodFactory, len: usize) {
     let len = len.min(f.capabilities().max_bytes);
     run_job(f, 2, move |dev| {
         for round in 0..2 {
@@ -135,16 +135,16 @@ fn large<F: NetmodFactory>(f: &F, len: usize) {
 }
 
 /// 1 MiB each way.
-pub fn one_mib<F: NetmodFactory>(f: &F) {
+pub fn one_mib(f: &dyn NetmodFactory) {
     large(f, 1 << 20);
 }
 
 /// 16 MiB each way.
-pub fn sixteen_mib<F: NetmodFactory>(f: &F) {
+pub fn sixteen_mib(f: &dyn NetmodFactory) {
     large(f, 16 << 20);
 }
 
 /// 64 MiB each way.
-pub fn sixty_four_mib<F: NetmodFactory>(f: &F) {
+pub fn sixty_four_mib(f: &dyn NetmodFactory) {
     large(f, 64 << 20);
 }

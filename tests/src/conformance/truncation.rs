@@ -47,7 +47,7 @@ fn case(dev: &mut Device, sent: usize, room: usize, expected: bool, mode: Mode) 
     }
 }
 
-fn cases<F: NetmodFactory>(f: &F, sizes: impl Fn(&Device) -> Vec<(usize, usize)> + Send + Sync + 'static) {
+fn cases(f: &dyn NetmodFactory, sizes: impl Fn(&Device) -> Vec<(usize, usize)> + Send + Sync + 'static) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         for (sent, room) in sizes(dev) {
@@ -62,17 +62,17 @@ fn cases<F: NetmodFactory>(f: &F, sizes: impl Fn(&Device) -> Vec<(usize, usize)>
 }
 
 /// Truncates messages in the header.
-pub fn short<F: NetmodFactory>(f: &F) {
+pub fn short(f: &dyn NetmodFactory) {
     cases(f, |_| vec![(16, 4), (16, 15), (1, 0)]);
 }
 
 /// Truncates eager messages, by little and by much.
-pub fn eager<F: NetmodFactory>(f: &F) {
+pub fn eager(f: &dyn NetmodFactory) {
     cases(f, |_| vec![(17, 16), (1000, 100), (4000, 3999), (50_000, 1), (50_000, 40_000), (65_536, 65_535)]);
 }
 
 /// Truncates a rendezvous.
-pub fn rendezvous<F: NetmodFactory>(f: &F) {
+pub fn rendezvous(f: &dyn NetmodFactory) {
     cases(f, |dev| {
         let len = dev.config().eager_max * 2;
         vec![(len, 10), (len, len - 1), (len, len / 2 + 77)]
@@ -80,12 +80,12 @@ pub fn rendezvous<F: NetmodFactory>(f: &F) {
 }
 
 /// Receives without any room.
-pub fn to_nothing<F: NetmodFactory>(f: &F) {
+pub fn to_nothing(f: &dyn NetmodFactory) {
     cases(f, |dev| vec![(9, 0), (500, 0), (30_000, 0), (dev.config().eager_max + 1, 0)]);
 }
 
 /// Into strided memory: the gaps stay, and so does what lies behind.
-pub fn strided<F: NetmodFactory>(f: &F) {
+pub fn strided(f: &dyn NetmodFactory) {
     let top = f.capabilities().max_bytes;
     run_job(f, 2, move |dev| {
         let (peer, world) = (other(dev), dev.world());

@@ -31,7 +31,7 @@ fn send_shuffled(dev: &mut Device) {
 }
 
 /// `wait_any_raw` gives one after the other, in the order in which they finish.
-pub fn raw_any<F: NetmodFactory>(f: &F) {
+pub fn raw_any(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         if dev.rank() == 0 {
             return send_shuffled(dev);
@@ -51,7 +51,7 @@ pub fn raw_any<F: NetmodFactory>(f: &F) {
 }
 
 /// `wait_some_raw` gives at least one, and each once.
-pub fn raw_some<F: NetmodFactory>(f: &F) {
+pub fn raw_some(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let peer = other(dev);
         if dev.rank() == 0 {
@@ -81,7 +81,7 @@ pub fn raw_some<F: NetmodFactory>(f: &F) {
 }
 
 /// `wait_all_raw` gives the statuses in the order of the requests.
-pub fn raw_all<F: NetmodFactory>(f: &F) {
+pub fn raw_all(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let peer = other(dev);
         if dev.rank() == 0 {
@@ -103,7 +103,7 @@ pub fn raw_all<F: NetmodFactory>(f: &F) {
 }
 
 /// The tests: nothing before, everything after, and each once.
-pub fn raw_tests<F: NetmodFactory>(f: &F) {
+pub fn raw_tests(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let peer = other(dev);
         if dev.rank() == 0 {
@@ -159,7 +159,7 @@ pub fn raw_tests<F: NetmodFactory>(f: &F) {
 }
 
 /// The same in the forms that own their buffers.
-pub fn owned_forms<F: NetmodFactory>(f: &F) {
+pub fn owned_forms(f: &dyn NetmodFactory) {
     run_job(f, 2, |dev| {
         let (peer, world) = (other(dev), dev.world());
         if dev.rank() == 0 {
@@ -218,7 +218,7 @@ type Take = fn(&mut Device, &mut [RawReq]) -> Result<Vec<(usize, Status)>, Error
 
 /// Requests that were over at once are given by each of the calls, once, as others are; null ones,
 /// and those that were used up, are passed over.
-pub fn over_at_once<F: NetmodFactory>(f: &F) {
+pub fn over_at_once(f: &dyn NetmodFactory) {
     const CALLS: [(&str, Take); 4] = [
         ("wait_any_raw", |dev, reqs| Ok(dev.wait_any_raw(reqs)?.into_iter().collect())),
         ("test_any_raw", |dev, reqs| Ok(dev.test_any_raw(reqs)?.into_iter().collect())),
@@ -288,7 +288,7 @@ fn owned_over_at_once(dev: &mut Device) {
 }
 
 /// Handles of nothing are finished.
-pub fn null_requests<F: NetmodFactory>(f: &F) {
+pub fn null_requests(f: &dyn NetmodFactory) {
     run_job(f, 1, |dev| {
         let world = dev.world();
         let mut reqs = [RawReq::NULL; 3];

@@ -16,7 +16,7 @@ use netmod_core::{Card, CardWriter, PeerName};
 use netmod_tcp::{TcpReport, TcpStats};
 
 use super::pattern::{bytes, check, seed};
-use crate::factory::{Capabilities, NetmodFactory, Tcp};
+use crate::factory::{Capabilities, Job, NetmodFactory, Tcp};
 
 /// Time that a test waits for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -191,8 +191,6 @@ impl Bootstrap for Tapped {
 }
 
 impl NetmodFactory for Tap {
-    type Job = ();
-
     fn name(&self) -> String {
         "tcp with a tap".into()
     }
@@ -205,20 +203,30 @@ impl NetmodFactory for Tap {
         Tcp.config()
     }
 
-    fn job(&self, _ranks: u32) {}
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(TapJob { tap: self.clone(), tcp: Tcp.job(ranks) })
+    }
+}
 
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
-        let rank = boot.rank();
-        if let Some(tuning) = self.lock().tunings.get(&rank) {
+/// A job that a tap watches. Its bare netmods are not watched.
+struct TapJob {
+    tap: Tap,
+    tcp: Arc<dyn Job>,
+}
+
+impl Job for TapJob {
+    fn device(&self, boot: Box<dyn Bootstrap>, mut cfg: Config) -> ch3_shim::Result<Device> {
+        let (tap, rank) = (&self.tap, boot.rank());
+        if let Some(tuning) = tap.lock().tunings.get(&rank) {
             tuning(&mut cfg);
         }
-        let builder = Builder::new(cfg, Box::new(Tapped { boot, tap: self.clone() }));
-        self.lock().names.insert(rank, builder.name());
+        let builder = Builder::new(cfg, Box::new(Tapped { boot, tap: tap.clone() }));
+        tap.lock().names.insert(rank, builder.name());
         builder.build()
     }
 
-    fn netmod(&self, job: &(), rank: u32, ranks: u32) -> NetSet {
-        Tcp.netmod(job, rank, ranks)
+    fn netmod(&self, rank: u32) -> NetSet {
+        self.tcp.netmod(rank)
     }
 }
 

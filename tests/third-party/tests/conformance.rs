@@ -1,13 +1,15 @@
 //! A registered netmod passes the conformance suite, and takes part in what built-in ones take part
 //! in.
 
+use std::sync::Arc;
+
 use ch3_shim::Config;
 use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{Bootstrap, Builder, Device, NetmodSetup};
 use netmod_core::config::{Kind, Origin};
 use netmod_core::{DeviceError, Module, Pollers};
 use netmod_tests::board::{Board, run_devices};
-use netmod_tests::factory::{Capabilities, NetmodFactory, bare_name};
+use netmod_tests::factory::{Capabilities, Job, NetmodFactory, bare_name};
 use netmod_third_party::{NAME, Room, Third, ThirdConfig, ThirdReport, register};
 
 /// Devices over the registered netmod.
@@ -15,8 +17,6 @@ use netmod_third_party::{NAME, Room, Third, ThirdConfig, ThirdReport, register};
 struct Registered;
 
 impl NetmodFactory for Registered {
-    type Job = Room;
-
     fn name(&self) -> String {
         "a registered netmod".into()
     }
@@ -31,22 +31,27 @@ impl NetmodFactory for Registered {
         cfg
     }
 
-    fn job(&self, ranks: u32) -> Room {
-        Room::new(ranks, 256 << 10)
+    fn job(&self, ranks: u32) -> Arc<dyn Job> {
+        Arc::new(InRoom(Room::new(ranks, 256 << 10)))
+    }
+}
+
+/// A job whose ranks share a room.
+struct InRoom(Room);
+
+impl Job for InRoom {
+    fn device(&self, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
+        register(Builder::new(cfg, boot), &self.0)?.build()
     }
 
-    fn device(&self, room: &Room, boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        register(Builder::new(cfg, boot), room)?.build()
-    }
-
-    fn netmod(&self, room: &Room, rank: u32, _ranks: u32) -> NetSet {
-        let mut netmod = Third::new(room, bare_name(rank));
+    fn netmod(&self, rank: u32) -> NetSet {
+        let mut netmod = Third::new(&self.0, bare_name(rank));
         netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
         NetSet::new(vec![AnyNetmod::Other(Box::new(netmod))])
     }
 
-    fn describe(&self, room: &Room) -> String {
-        room.describe()
+    fn describe(&self) -> String {
+        self.0.describe()
     }
 }
 
@@ -60,8 +65,6 @@ const LABELLED: &str = "NETMOD_THIRD_LABEL";
 struct Beside(&'static [&'static str], Room);
 
 impl NetmodFactory for Beside {
-    type Job = ();
-
     fn name(&self) -> String {
         format!("NETMOD={}", self.0.join(","))
     }
@@ -77,14 +80,8 @@ impl NetmodFactory for Beside {
         cfg
     }
 
-    fn job(&self, _ranks: u32) {}
-
-    fn device(&self, (): &(), boot: Box<dyn Bootstrap>, cfg: Config) -> ch3_shim::Result<Device> {
-        register(Builder::new(cfg, boot), &self.1)?.build()
-    }
-
-    fn netmod(&self, (): &(), rank: u32, ranks: u32) -> NetSet {
-        Registered.netmod(&self.1, rank, ranks)
+    fn job(&self, _ranks: u32) -> Arc<dyn Job> {
+        Arc::new(InRoom(self.1.clone()))
     }
 }
 
