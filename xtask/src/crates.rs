@@ -25,16 +25,20 @@ const LOOK: [&str; 6] = ["--all-features", "--workspace", "check", "licenses", "
 /// # Errors
 /// If a crate does not build without its neighbours, or a dependency is not allowed.
 pub(crate) fn crates(options: Options) -> Result<(), String> {
-    let deny = DENY.get(options)?;
+    test(&DENY.get(options)?)
+}
+
+/// As [`crates`], with the tool that is there.
+///
+/// # Errors
+/// As of [`crates`].
+pub(crate) fn test(deny: &Path) -> Result<(), String> {
     package()?;
-    look(&deny)
+    run(Command::new(deny).args(LOOK).current_dir(root()))
 }
 
 /// Packages all crates that can be published, and builds each from its package.
-///
-/// # Errors
-/// If one does not build.
-pub(crate) fn package() -> Result<(), String> {
+fn package() -> Result<(), String> {
     let text = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let names = publishable(&text)?;
     let packages = names.iter().flat_map(|name| ["--package", name]);
@@ -48,14 +52,6 @@ fn publishable(metadata: &str) -> Result<Vec<String>, String> {
     let packages = metadata["packages"].as_array().ok_or("cargo metadata names no packages")?;
     let may = packages.iter().filter(|package| package["publish"].is_null());
     Ok(may.filter_map(|package| package["name"].as_str()).map(str::to_owned).collect())
-}
-
-/// Looks at the licences and sources of all dependencies, and at what is banned (`deny.toml`).
-///
-/// # Errors
-/// If something is not allowed.
-pub(crate) fn look(deny: &Path) -> Result<(), String> {
-    run(Command::new(deny).args(LOOK).current_dir(root()))
 }
 
 #[cfg(test)]

@@ -67,13 +67,7 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
         }),
     )];
     if let Some(deny) = &tools.deny {
-        first.push((
-            "crates",
-            Box::new(|| {
-                crates::package()?;
-                crates::look(deny)
-            }),
-        ));
+        first.push(("crates", Box::new(|| crates::test(deny))));
     }
     if let Some(mdbook) = &tools.mdbook {
         first.push(("book", Box::new(|| jobs::book(mdbook))));
