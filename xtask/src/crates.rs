@@ -28,7 +28,7 @@ pub(crate) fn crates(options: Options) -> Result<(), String> {
     test(&DENY.get(options)?)
 }
 
-/// As [`crates`], with the tool that is there.
+/// Packages and builds all crates, and looks at their dependencies with the tool that is there.
 ///
 /// # Errors
 /// As of [`crates`].
