@@ -3,9 +3,6 @@
 //! connections, and over XRC with several processes per node. `NETMOD_TEST_SEEDS` is the number of
 //! seeds, or their range (`5000..10000`); `NETMOD_TEST_SEED` selects one.
 
-#[path = "world/only.rs"]
-mod only;
-
 use std::time::Duration;
 
 use hca::{LinkLayer, Mtu};
@@ -13,9 +10,9 @@ use netmod_core::{PeerName, Time};
 use netmod_harness::schedules::data::seeded;
 use netmod_harness::schedules::{Plan, Run, Seen, World, asked, each};
 use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca, TgtLife};
+use netmod_sim_verbs::{Only, Opened, SimVerbs};
+use netmod_verbs::Verbs;
 use netmod_verbs::VerbsConfig;
-use netmod_verbs::{Setup, Verbs, VerbsNetmod};
-use only::{Only, Opened};
 
 /// Default seeds: the first ones, and some that have found errors.
 const SEEDS: u64 = 300;
@@ -114,17 +111,17 @@ impl World for Sim {
     type Device = Verbs<SimHca>;
     const EARLY_HURTS: bool = true;
 
-    fn netmod(&mut self, rank: usize, me: PeerName, ranks: u32) -> VerbsNetmod<SimHca> {
+    fn netmod(&mut self, rank: usize, me: PeerName, ranks: u32) -> SimVerbs {
         let opened = Opened::default();
         self.opened.push(opened.clone());
         let device = self.devices[self.setting.nodes[rank]];
         let source = Only { fabric: self.fabric.clone(), device, opened };
         let cfg = VerbsConfig { xrc: self.setting.wants[rank], ..self.setting.cfg.clone() };
-        VerbsNetmod::new(&Setup { cfg, source: Box::new(source) }, me, ranks)
+        netmod_sim_verbs::netmod(cfg, source, me, ranks)
     }
 
     fn kill(&mut self, rank: usize) {
-        for context in self.opened[rank].lock().expect("nobody panics with it").drain(..) {
+        for (_, context) in self.opened[rank].lock().expect("nobody panics with it").drain(..) {
             self.fabric.kill(context);
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier, Mutex};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ch3_shim::Config;
@@ -13,12 +13,12 @@ use ch3_shim::netset::{AnyNetmod, NetSet};
 use ch3_shim::{ANY_TAG, Bootstrap, Builder, Device, Error};
 use hca::{LinkLayer, Mtu};
 use netmod_core::{Diagnose, Module, Netmod, PeerName, Pollers, Time};
-use netmod_sim_hca::{ContextId, DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings, SimHca};
+use netmod_sim_hca::{DeviceId, DeviceSettings, Fabric, Faults, Leaks, Settings};
+use netmod_sim_verbs::{Only, Opened};
 use netmod_tests::board::{run_devices, run_job_with};
 use netmod_tests::conformance::closing;
 use netmod_tests::factory::{Capabilities, Job, Lmt, NetmodFactory, bare_name};
 use netmod_tests::jobs::sys::thread_cpu_time;
-use netmod_verbs::{DevicesError, Setup, Source, VerbsNetmod};
 
 /// Devices on a simulated fabric.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ struct SimJob {
     ranks: u32,
     fabric: Fabric,
     devices: Vec<DeviceId>,
-    /// Devices that each thread has opened.
+    /// Devices that each thread, which stands for a process, has opened.
     opened: Opened,
     over: Arc<AtomicBool>,
     clock: Option<JoinHandle<()>>,
@@ -59,28 +59,6 @@ impl Drop for SimJob {
     }
 }
 
-/// Processes of a fabric, by the threads that they are.
-type Opened = Arc<Mutex<Vec<(ThreadId, ContextId)>>>;
-
-/// The one device of a fabric.
-#[derive(Clone, Debug)]
-struct Only(Fabric, DeviceId, Opened);
-
-impl Source<SimHca> for Only {
-    fn names(&self) -> Result<Vec<String>, DevicesError> {
-        Ok(vec!["sim0".into()])
-    }
-
-    fn open(&self, name: &str) -> Result<SimHca, DevicesError> {
-        let hca = self.0.open(self.1).map_err(|e| {
-            let errno = hca::Errno(e.raw_os_error().unwrap_or_default());
-            DevicesError::Open { name: name.to_owned(), errno }
-        })?;
-        self.2.lock().expect("no panic").push((std::thread::current().id(), hca.context()));
-        Ok(hca)
-    }
-}
-
 impl SimJob {
     fn verbs(&self, me: PeerName, size: u32, key: [u8; 32]) -> Box<dyn Netmod> {
         let sim = &self.sim;
@@ -88,12 +66,12 @@ impl SimJob {
         (cfg.rx_memory, cfg.detect) = (sim.rx_memory, sim.detect);
         cfg.xrc = sim.nodes.is_some();
         let device = self.devices[me.rank as usize % self.devices.len()];
-        let source = Box::new(Only(self.fabric.clone(), device, self.opened.clone()));
-        let mut netmod = VerbsNetmod::<SimHca>::new(&Setup { cfg, source }, me, size);
+        let source = Only { fabric: self.fabric.clone(), device, opened: self.opened.clone() };
+        let mut netmod = netmod_sim_verbs::netmod(cfg, source, me, size);
         assert_eq!(netmod.failure(), None, "a netmod of verbs");
         assert_eq!(netmod.opened().ends_with("; XRC)"), sim.nodes.is_some(), "{}", netmod.opened());
         netmod.join_job(key, Pollers::UNKNOWN).expect("a job key is taken");
-        Box::new(netmod)
+        netmod_sim_verbs::boxed(netmod)
     }
 }
 

@@ -4,8 +4,6 @@
 
 #![allow(dead_code, missing_docs)]
 
-mod only;
-
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -15,12 +13,9 @@ use netmod_core::{
     Vc, VcError, VcId, VcLife,
 };
 use netmod_harness::schedules::memory::{Area, Pieces};
-use netmod_sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings, SimHca};
+use netmod_sim_hca::{Counts, DeviceId, DeviceSettings, Fabric, Leaks, Settings};
+use netmod_sim_verbs::{Only, Opened, SimVerbs};
 use netmod_verbs::VerbsConfig;
-use netmod_verbs::{Setup, VerbsNetmod};
-use only::{Only, Opened};
-
-pub type Nm = VerbsNetmod<SimHca>;
 
 /// Parameters of a world.
 #[derive(Clone, Debug)]
@@ -145,7 +140,7 @@ unsafe impl<N: Netmod> Upper<N> for Layer {
 
 /// A process.
 pub struct Rank {
-    pub engine: Engine<Nm>,
+    pub engine: Engine<SimVerbs>,
     pub layer: Layer,
     /// VC with each peer.
     pub vcs: Vec<Option<VcId>>,
@@ -189,10 +184,10 @@ impl World {
             .map(|me| {
                 let opened = Opened::default();
                 let device = devices[me / setting.per_node];
-                let source = Box::new(Only { fabric: fabric.clone(), device, opened: opened.clone() });
+                let source = Only { fabric: fabric.clone(), device, opened: opened.clone() };
                 let mut cfg = setting.cfg.clone();
                 cfg.xrc &= !setting.without_xrc.contains(&me);
-                let mut netmod = Nm::new(&Setup { cfg, source }, name(me), n as u32);
+                let mut netmod = netmod_sim_verbs::netmod(cfg, source, name(me), n as u32);
                 netmod.join_job([9; 32], Pollers::UNKNOWN).expect("a job key is taken");
                 let layer = Layer { got: vec![0; n], ..Layer::default() };
                 let engine = Engine::new(netmod, Core::new(16));
@@ -270,7 +265,7 @@ impl World {
     /// Kills a process; its host closes everything it has.
     pub fn kill(&mut self, rank: usize) {
         self.ranks[rank].dead = true;
-        for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
+        for (_, context) in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
             self.fabric.kill(*context);
         }
     }
@@ -325,7 +320,7 @@ impl World {
     /// Returns the number of objects that a rank has open.
     pub fn counts(&self, rank: usize) -> Counts {
         let mut all = Counts::default();
-        for context in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
+        for (_, context) in self.ranks[rank].opened.lock().expect("nobody panics with it").iter() {
             let c = self.fabric.counts(*context);
             all.channels += c.channels;
             all.cqs += c.cqs;

@@ -32,7 +32,15 @@ pub use crate::factory::NetmodFactory;
 macro_rules! conformance {
     ($(#[$attr:meta])* $module:ident, $factory:expr) => {
         mod $module {
-            $crate::conformance_cases! { [$(#[$attr])*] $factory;
+            #[allow(unused_imports)]
+            use super::*;
+
+            /// Made in one place, since each test would compile the expression again.
+            fn factory_under_test() -> Box<dyn $crate::factory::NetmodFactory> {
+                Box::new($factory)
+            }
+
+            $crate::conformance_cases! { [$(#[$attr])*]
                 order: same_tag mixed_sizes several_tags several_contexts both_directions;
                 sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
                 scattered: short eager_small eager_large rendezvous both_sides_in_pieces;
@@ -66,11 +74,9 @@ macro_rules! conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
-    ($attrs:tt $factory:expr; $($file:ident: $($case:ident)*;)*) => {
+    ($attrs:tt $($file:ident: $($case:ident)*;)*) => {
         $(mod $file {
-            #[allow(unused_imports)]
-            use super::super::*;
-            $($crate::conformance_case! { $attrs $factory, $file, $case })*
+            $($crate::conformance_case! { $attrs $file, $case })*
         })*
     };
 }
@@ -79,20 +85,22 @@ macro_rules! conformance_cases {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_case {
-    ([$($attr:tt)*] $factory:expr, $file:ident, $case:ident) => {
+    ([$($attr:tt)*] $file:ident, $case:ident) => {
         #[test]
         $($attr)*
         fn $case() {
-            $crate::conformance::run_case(stringify!($case), $crate::conformance::$file::$case, &$factory);
+            let case = $crate::conformance::$file::$case;
+            $crate::conformance::run_case(stringify!($case), case, super::factory_under_test);
         }
     };
 }
 
 /// Runs one case over one factory, if this machine has its netmod; not for use by itself.
 #[doc(hidden)]
-pub fn run_case(name: &str, case: fn(&dyn NetmodFactory), factory: &dyn NetmodFactory) {
+pub fn run_case(name: &str, case: fn(&dyn NetmodFactory), factory: fn() -> Box<dyn NetmodFactory>) {
+    let factory = factory();
     if factory.is_available(name) {
-        case(factory);
+        case(&*factory);
     }
 }
 
