@@ -47,7 +47,7 @@ pub fn netmod(cfg: VerbsConfig, source: Only, me: PeerName, ranks: u32) -> SimVe
     SimVerbs::new(&Setup { cfg, source: Box::new(source) }, me, ranks)
 }
 
-/// Makes it a netmod of any kind, which takes the code of every function of the contract.
+/// Boxes a netmod here, so that test programs do not compile all functions of the contract again.
 pub fn boxed(netmod: SimVerbs) -> Box<dyn Netmod> {
     Box::new(netmod)
 }
