@@ -430,6 +430,8 @@ fn survivors_of_making_windows_and_files_go_on() {
         let (victim, call, delay) = (random(2) % u64::from(ranks), random(3) % 4, 1 + random(4) % 3_000);
         let mut job = surviving(Abi::Mpich, "makes_kill.c", ranks);
         job.args([kind.to_owned(), victim.to_string(), call.to_string(), delay.to_string()]);
+        let revokes = if random(6) % 2 == 0 { "soon" } else { "late" };
+        job.arg(revokes);
         match random(5) % 4 {
             0 if kind != "shared" => _ = job.env(OVER_TCP.0, OVER_TCP.1),
             1 if kind != "shared" => _ = job.env("NETMOD_SHM_RANKS", "2"),
