@@ -481,6 +481,10 @@ fn batches_are_published_whole() {
 fn a_message_of_a_sender_that_computes_is_found_by_the_second_look() {
     unattended(Weak::Nothing, 1, 1);
     unattended(Weak::Nothing, 2, 1);
+}
+
+#[test]
+fn a_batch_of_a_sender_that_computes_is_found_by_the_second_look() {
     unattended(Weak::Nothing, 2, 2);
 }
 

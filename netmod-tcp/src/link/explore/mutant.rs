@@ -72,7 +72,42 @@ pub(super) enum Mutant {
     MoveUnheard,
 }
 
+/// The subject of a mistake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum About {
+    /// Dials, crossing ones, promises and ends.
+    Dials,
+    /// Sessions that outlive a connection.
+    Sessions,
+    /// Sides that sleep.
+    Checkpoints,
+    /// Better ways.
+    Moves,
+}
+
 impl Mutant {
+    /// Returns what the mistake is about, which is where an exploration finds it soon.
+    pub(super) fn is_about(self) -> About {
+        match self {
+            Mutant::ForgetPromised
+            | Mutant::InsistOnPromised
+            | Mutant::RefuseUnsure
+            | Mutant::StaleDial
+            | Mutant::ForgetDials
+            | Mutant::FreshForLost
+            | Mutant::LostIsDown => About::Sessions,
+            Mutant::DialAsleep
+            | Mutant::DeadSleeper
+            | Mutant::MuteSleeper
+            | Mutant::SleeperAlone
+            | Mutant::TakeTheFirst => About::Checkpoints,
+            Mutant::ReadWhileMoving | Mutant::ForgetMove | Mutant::AcceptBothMoves | Mutant::MoveUnheard => {
+                About::Moves
+            }
+            _ => About::Dials,
+        }
+    }
+
     pub(super) const ALL: [Mutant; 28] = [
         Mutant::SilentLoser,
         Mutant::AcceptBeforeResolved,
