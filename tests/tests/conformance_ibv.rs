@@ -82,12 +82,12 @@ netmod_tests::conformance!(
     by_null,
     lmt(tight(), "null")
 );
-netmod_tests::conformance!(
+netmod_tests::conformance_of_large!(
     #[ignore = "needs an RDMA device (cargo xtask vm-test)"]
     by_put,
     lmt(plain(), "put")
 );
-netmod_tests::conformance!(
+netmod_tests::conformance_of_large!(
     #[ignore = "needs an RDMA device (cargo xtask vm-test)"]
     by_get,
     lmt(plain(), "get")

@@ -20,8 +20,7 @@ fn provider(provider: &'static str) -> Ofi {
     Ofi { provider, library: library(), max_bytes: 64 << 20, many: 2000 }
 }
 
-/// The same with fewer messages, and shorter ones: for slow providers, and for modes, which
-/// differ in large messages only.
+/// The same with fewer messages, and shorter ones: for slow providers, and for ways of large messages.
 fn few(name: &'static str) -> Ofi {
     Ofi { max_bytes: 16 << 20, many: 400, ..provider(name) }
 }
@@ -35,11 +34,11 @@ netmod_tests::conformance!(over_net, provider("net"));
 netmod_tests::conformance!(over_shm, provider("shm"));
 netmod_tests::conformance!(over_sockets, few("sockets"));
 netmod_tests::conformance!(over_udp, Ofi { max_bytes: 4 << 20, many: 300, ..provider("udp") });
-netmod_tests::conformance!(over_tcp_get, lmt(few("tcp"), "get"));
-netmod_tests::conformance!(over_tcp_put, lmt(few("tcp"), "put"));
-netmod_tests::conformance!(over_net_get, lmt(few("net"), "get"));
-netmod_tests::conformance!(over_shm_get, lmt(few("shm"), "get"));
-netmod_tests::conformance!(over_sockets_put, lmt(few("sockets"), "put"));
+netmod_tests::conformance_of_large!(over_tcp_get, lmt(few("tcp"), "get"));
+netmod_tests::conformance_of_large!(over_tcp_put, lmt(few("tcp"), "put"));
+netmod_tests::conformance_of_large!(over_net_get, lmt(few("net"), "get"));
+netmod_tests::conformance_of_large!(over_shm_get, lmt(few("shm"), "get"));
+netmod_tests::conformance_of_large!(over_sockets_put, lmt(few("sockets"), "put"));
 
 #[test]
 fn an_init_fails() {

@@ -1,7 +1,8 @@
 //! The conformance suite: what a device over any netmod must do.
 //!
 //! One file a concern; each case is a function of a [`NetmodFactory`]. The macro `conformance!`
-//! makes a test of every case for one factory.
+//! makes a test of every case for one factory, and `conformance_of_large!` of those in which large
+//! messages take part.
 
 pub mod cancel;
 pub mod closing;
@@ -31,6 +32,62 @@ pub use crate::factory::NetmodFactory;
 #[macro_export]
 macro_rules! conformance {
     ($(#[$attr:meta])* $module:ident, $factory:expr) => {
+        $crate::conformance_module! { [$(#[$attr])*] $module, $factory;
+            order: same_tag mixed_sizes several_tags several_contexts both_directions;
+            sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
+            scattered: short eager_small eager_large rendezvous both_sides_in_pieces;
+            matching: any_source_keeps_each_senders_order any_tag wildcards_and_exact_receives_in_order
+                unexpected_in_arrival_order contexts_do_not_mix unexpected_before_and_after;
+            truncation: short eager rendezvous strided to_nothing;
+            modes: synchronous_waits_for_the_match ready ready_without_receive to_self proc_null bad_arguments;
+            forms: receives one_of_several_fails dropped;
+            send_forms: to_nobody cancelled received;
+            failing: with_their_peer;
+            cancel: posted_receive matched_receive queued_send rendezvous_before_the_match
+                rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
+                to_self eager_that_has_gone;
+            probing: probe_then_receive iprobe_sees_what_a_receive_would matched_probe nobody;
+            waiting: raw_any raw_some raw_all raw_tests owned_forms null_requests
+                over_at_once;
+            scopes: lends_and_returns waits_within early_error early_error_with_a_rendezvous panic_within
+                forgotten_requests freed_requests;
+            closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
+                finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;
+            onesided: memory_changes_as_it_should memory_is_given_back;
+            crowd: crossing_connects many_to_one all_to_all;
+            flood: short_messages all_sizes both_ways wildcards last_first behind_it cancelled
+                closed_in_between to_self a_flooded_peer_dies;
+        }
+    };
+}
+
+/// The tests of [`conformance!`] in which large messages take part, for one of several ways of them
+/// over a netmod that has all tests with another one.
+#[macro_export]
+macro_rules! conformance_of_large {
+    ($(#[$attr:meta])* $module:ident, $factory:expr) => {
+        $crate::conformance_module! { [$(#[$attr])*] $module, $factory;
+            order: mixed_sizes both_directions;
+            sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
+            scattered: eager_large rendezvous both_sides_in_pieces;
+            truncation: rendezvous strided to_nothing;
+            cancel: matched_receive rendezvous_before_the_match rendezvous_after_the_match;
+            probing: matched_probe;
+            scopes: early_error_with_a_rendezvous;
+            closing: disconnect_and_reuse crossing_closes_then_sends_at_once finalize_with_sends_in_flight
+                a_peer_dies;
+            onesided: memory_changes_as_it_should memory_is_given_back;
+            crowd: all_to_all;
+            flood: all_sizes both_ways behind_it closed_in_between a_flooded_peer_dies;
+        }
+    };
+}
+
+/// A module of tests; not for use by itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_module {
+    ($attrs:tt $module:ident, $factory:expr; $($cases:tt)*) => {
         mod $module {
             #[allow(unused_imports)]
             use super::*;
@@ -40,32 +97,7 @@ macro_rules! conformance {
                 Box::new($factory)
             }
 
-            $crate::conformance_cases! { [$(#[$attr])*]
-                order: same_tag mixed_sizes several_tags several_contexts both_directions;
-                sizes: expected unexpected back_to_back one_mib sixteen_mib sixty_four_mib;
-                scattered: short eager_small eager_large rendezvous both_sides_in_pieces;
-                matching: any_source_keeps_each_senders_order any_tag wildcards_and_exact_receives_in_order
-                    unexpected_in_arrival_order contexts_do_not_mix unexpected_before_and_after;
-                truncation: short eager rendezvous strided to_nothing;
-                modes: synchronous_waits_for_the_match ready ready_without_receive to_self proc_null bad_arguments;
-                forms: receives one_of_several_fails dropped;
-                send_forms: to_nobody cancelled received;
-                failing: with_their_peer;
-                cancel: posted_receive matched_receive queued_send rendezvous_before_the_match
-                    rendezvous_after_the_match synchronous_before_the_match synchronous_after_the_match
-                    to_self eager_that_has_gone;
-                probing: probe_then_receive iprobe_sees_what_a_receive_would matched_probe nobody;
-                waiting: raw_any raw_some raw_all raw_tests owned_forms null_requests
-                    over_at_once;
-                scopes: lends_and_returns waits_within early_error early_error_with_a_rendezvous panic_within
-                    forgotten_requests freed_requests;
-                closing: disconnect_and_reuse crossing_closes_then_sends_at_once several_peers
-                    finalize_with_unexpected_messages finalize_with_sends_in_flight finalize_unused a_peer_dies;
-                onesided: memory_changes_as_it_should memory_is_given_back;
-                crowd: crossing_connects many_to_one all_to_all;
-                flood: short_messages all_sizes both_ways wildcards last_first behind_it cancelled
-                    closed_in_between to_self a_flooded_peer_dies;
-            }
+            $crate::conformance_cases! { $attrs $($cases)* }
         }
     };
 }
