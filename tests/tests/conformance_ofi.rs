@@ -20,7 +20,8 @@ fn provider(provider: &'static str) -> Ofi {
     Ofi { provider, library: library(), max_bytes: 64 << 20, many: 2000 }
 }
 
-/// The same with fewer messages, and shorter ones: for slow providers, and for ways of large messages.
+/// The same with fewer messages, and shorter ones: for slow providers, and for ways of large
+/// messages.
 fn few(name: &'static str) -> Ofi {
     Ofi { max_bytes: 16 << 20, many: 400, ..provider(name) }
 }

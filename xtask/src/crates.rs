@@ -1,5 +1,5 @@
-//! `cargo xtask crates`: the crates that can be published, each compiled from the packages alone, and
-//! the licences and sources of all that they depend on.
+//! `cargo xtask crates`: the crates that can be published, each compiled from the packages alone,
+//! and the licences and sources of all that they depend on.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -38,11 +38,11 @@ pub(crate) fn test(deny: &Path) -> Result<(), String> {
     run(Command::new(deny).args(LOOK).current_dir(root()))
 }
 
-/// Packages all crates that can be published, and compiles each from the packages, with the features
-/// that it asks for itself.
+/// Packages all crates that can be published, and compiles each from the packages, with the
+/// features that it asks for itself.
 ///
-/// `cargo package` does that, too, but generates code for each crate and all that it depends on, which
-/// takes three times as long and finds nothing more.
+/// `cargo package` does that, too, but generates code for each crate and all that it depends on,
+/// which takes longer and finds nothing more.
 fn package() -> Result<(), String> {
     let text = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let published = publishable(&text)?;
