@@ -41,7 +41,7 @@ pub struct Report {
     pub messages: u64,
     /// Requests that failed because of a peer.
     pub failures: u64,
-    /// Elapsed virtual time in nanoseconds.
+    /// Virtual time in nanoseconds until the last process has ended.
     pub virtual_ns: u64,
     /// Statistics of the network.
     pub net: NetStats,
@@ -83,6 +83,8 @@ pub(crate) struct Job {
     next_fault: usize,
     /// The world's last change of activity, with its time and step.
     last: (u64, Time, u64),
+    /// The time at which the last process has ended.
+    ended: Time,
 }
 
 impl Job {
@@ -106,6 +108,7 @@ impl Job {
             steps: 0,
             next_fault: 0,
             last: (0, Time::ZERO, 0),
+            ended: Time::ZERO,
         };
         for rank in 0..n {
             let dev = job.device(rank)?;
@@ -165,7 +168,7 @@ impl Job {
             steps: self.steps,
             messages: self.world.received,
             failures: self.world.failures,
-            virtual_ns: net.now().0,
+            virtual_ns: self.ended.0,
             net: net.stats,
             fetched_high: self.pm().fetched.iter().copied().max().unwrap_or(0),
         }
@@ -180,8 +183,8 @@ impl Job {
                 (net.has_ready(), net.next_at())
             };
             // A process that has something to do gets its turn soon.
-            let soon = next.is_some_and(|at| at.since(self.clock.now()) <= UNSERVED);
-            if soon && self.rng.one_in(2) || !ready && next.is_some() {
+            let within = |time: Duration| next.is_some_and(|at| at.since(self.clock.now()) <= time);
+            if within(UNSERVED) && self.rng.one_in(2) || !ready && within(self.pause()) {
                 self.net().step();
             } else if ready {
                 self.turn()?;
@@ -190,6 +193,7 @@ impl Job {
             }
             self.watch()?;
         }
+        self.ended = self.clock.now();
         // Data in transit is discarded; then nothing may be left.
         while self.net().step() {}
         let left = self.net().connections();
@@ -235,8 +239,8 @@ impl Job {
         Ok(())
     }
 
-    /// Handles a state in which no process has work and nothing is in transit: advances the time,
-    /// or makes ranks give up.
+    /// Handles a state in which no process has work and nothing comes soon: advances the time, or
+    /// makes ranks give up.
     fn idle(&mut self) -> Result<(), Wrong> {
         let idle = self.clock.now().since(self.last.1);
         if idle >= PATIENCE {
@@ -246,10 +250,18 @@ impl Job {
             self.world.giving_up = true;
             self.world.activity += 1;
         }
+        let pause = self.pause();
         let mut net = self.net();
-        net.pass((idle / 2).clamp(Duration::from_millis(1), Duration::from_secs(20)));
+        net.pass(pause);
         net.wake_all();
         Ok(())
+    }
+
+    /// Returns the time after which processes that wait look again, as each does in a wait: longer
+    /// and longer, as nothing begins or ends.
+    fn pause(&self) -> Duration {
+        let idle = self.clock.now().since(self.last.1);
+        (idle / 2).clamp(Duration::from_millis(1), Duration::from_secs(20))
     }
 
     /// Detects a livelock.

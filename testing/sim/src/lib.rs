@@ -9,6 +9,7 @@
 
 mod bootstrap;
 mod job;
+mod large;
 mod net;
 mod netmod;
 mod plan;
@@ -50,7 +51,33 @@ pub fn run_neighbours(ranks: u32, rounds: usize, seed: u64) -> Result<Report, Fa
 /// # Errors
 /// The violation.
 pub fn run_storm(ranks: u32, seed: u64) -> Result<Report, Failed> {
-    run_plan(seed, Plan::storm(ranks, seed), 0)
+    run_plan(seed, Plan::storm(ranks), 0)
+}
+
+/// Runs a job of `ranks` that makes `times` all-reduces of 8 bytes by dissemination.
+///
+/// # Errors
+/// The violation.
+pub fn run_allreduce(ranks: u32, times: usize, seed: u64) -> Result<Report, Failed> {
+    run_plan(seed, Plan::allreduce(ranks, times), 0)
+}
+
+/// Runs a job of `ranks` in a grid, each of which exchanges `bytes` with its six neighbours in each
+/// of `rounds` rounds.
+///
+/// # Errors
+/// The violation.
+pub fn run_halo(ranks: u32, rounds: usize, bytes: usize, seed: u64) -> Result<Report, Failed> {
+    run_plan(seed, Plan::halo(ranks, rounds, bytes), 0)
+}
+
+/// Runs the same job with a node of `node` ranks, in the middle, that is lost at this step of the
+/// simulation: the others go on without it.
+///
+/// # Errors
+/// The violation.
+pub fn run_lost_node(ranks: u32, rounds: usize, node: u32, step: u64, seed: u64) -> Result<Report, Failed> {
+    run_plan(seed, Plan::halo(ranks, rounds, 4096).without_node(ranks / 2, node, step), 0)
 }
 
 fn run_plan(seed: u64, plan: Plan, trace: usize) -> Result<Report, Failed> {

@@ -156,9 +156,10 @@ fn fault_kind(rng: &mut Rng) -> FaultKind {
     }
 }
 
-struct Maker {
+/// A plan in the making.
+pub(crate) struct Maker {
     rng: Rng,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// Streams by rank, communicator, source and tag.
     by_args: BTreeMap<(u32, usize, i32, i32), usize>,
     longest: usize,
@@ -192,11 +193,11 @@ impl Plan {
         maker.faults();
         maker.plan
     }
+}
 
-    /// Makes a plan in which each rank sends small messages to its neighbours, and to the ranks at
-    /// distances of all powers of two, in `rounds` rounds.
-    pub(crate) fn neighbours(ranks: u32, rounds: usize) -> Plan {
-        let rng = Rng::new(1);
+impl Maker {
+    /// Begins the plan of a job without faults, over a network of the default profile.
+    pub(crate) fn calm(ranks: u32, rounds: usize) -> Maker {
         let plan = Plan {
             ranks,
             fault_kind: FaultKind::Calm,
@@ -210,57 +211,9 @@ impl Plan {
             laziness: 0,
             slow: None,
         };
-        let mut maker = Maker { rng, plan, by_args: BTreeMap::new(), longest: 8 };
-        for round in 0..rounds {
-            for from in 0..ranks {
-                let mut step = 1;
-                while step < ranks {
-                    let m = Message {
-                        from,
-                        to: (from + step) % ranks,
-                        comm: 0,
-                        tag: round as i32,
-                        len: 8,
-                        mode: Mode::Standard,
-                        stream: 0,
-                        cancel: false,
-                    };
-                    maker.add(round, m, from as i32, round as i32, How::Posted);
-                    step *= 2;
-                }
-                // The left neighbour, too: a stencil.
-                let left = (from + ranks - 1) % ranks;
-                let m = Message {
-                    from,
-                    to: left,
-                    comm: 0,
-                    tag: 50 + round as i32,
-                    len: 100,
-                    mode: Mode::Standard,
-                    stream: 0,
-                    cancel: false,
-                };
-                maker.add(round, m, from as i32, 50 + round as i32, How::Posted);
-            }
-        }
-        maker.plan
+        Maker { rng: Rng::new(1), plan, by_args: BTreeMap::new(), longest: 8 }
     }
 
-    /// Makes a plan in which all other ranks send one message to rank 0 at once.
-    pub(crate) fn storm(ranks: u32, seed: u64) -> Plan {
-        let mut plan = Plan::neighbours(ranks, 0);
-        plan.rounds = vec![vec![Round::default()]; ranks as usize];
-        let mut maker = Maker { rng: Rng::new(seed), plan, by_args: BTreeMap::new(), longest: 8 };
-        for from in 1..ranks {
-            let m =
-                Message { from, to: 0, comm: 0, tag: 0, len: 64, mode: Mode::Sync, stream: 0, cancel: false };
-            maker.add(0, m, ANY_SOURCE, 0, How::Posted);
-        }
-        maker.plan
-    }
-}
-
-impl Maker {
     fn len(&mut self) -> usize {
         let rng = &mut self.rng;
         let eager = self.plan.eager_max as u64;
@@ -333,7 +286,7 @@ impl Maker {
     }
 
     /// Adds a message with its receive; returns the receive's stream.
-    fn add(&mut self, round: usize, mut m: Message, source: i32, tag: i32, how: How) -> usize {
+    pub(crate) fn add(&mut self, round: usize, mut m: Message, source: i32, tag: i32, how: How) -> usize {
         let streams = &mut self.plan.streams;
         let stream = *self.by_args.entry((m.to, m.comm, source, tag)).or_insert_with(|| {
             streams.push(Stream {
