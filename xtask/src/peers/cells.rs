@@ -72,8 +72,7 @@ impl Cell {
     pub(crate) fn judged(&self) -> f64 {
         let mut ratios = self.earlier.clone();
         ratios.push(self.best().ratio);
-        ratios.sort_by(|a, b| b.total_cmp(a));
-        ratios.get(1).copied().unwrap_or(ratios[0])
+        verdict::second(&ratios).unwrap_or(f64::NAN)
     }
 
     pub(crate) fn verdict(&self) -> Verdict {

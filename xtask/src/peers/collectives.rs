@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cells::{Figure, Program};
+use super::comparison::{self, Comparison, Picture};
 use super::heatmap::Field;
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::{Distance, Programs};
 use super::verdict::{self, Verdict};
-use super::{imb, patterns, table};
+use super::{heatmap, imb, patterns, table};
 use crate::command::output;
 use crate::figures::median;
 use crate::progress::Progress;
@@ -58,8 +59,8 @@ type Figures = BTreeMap<(Key, Program, Library), Vec<f64>>;
 
 /// One operation of one size beside its peers.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    pub(crate) ranks: u32,
+struct Row {
+    ranks: u32,
     operation: String,
     bytes: usize,
     /// Microseconds in each turn.
@@ -94,9 +95,7 @@ impl Row {
 
     /// Returns the ratio that is judged: the second, if there are several runs.
     fn judged(&self) -> f64 {
-        let mut ratios = self.ratios.clone();
-        ratios.sort_by(|a, b| b.total_cmp(a));
-        ratios.get(1).copied().unwrap_or(ratios[0])
+        verdict::second(&self.ratios).unwrap_or(f64::NAN)
     }
 
     fn verdict(&self) -> Verdict {
@@ -113,7 +112,7 @@ impl Row {
     }
 
     /// Returns the row as one object of JSON.
-    pub(crate) fn json(&self) -> String {
+    fn json(&self) -> String {
         let name = |(program, library): (Program, Library)| match program {
             Program::Patterns if library == Library::Ours => "ours, C",
             _ => library.name(),
@@ -136,7 +135,7 @@ pub(super) fn microseconds(us: f64) -> String {
 }
 
 /// The legend of the table.
-pub(crate) const NOTE: &str = "\
+const NOTE: &str = "\
 Times in us of one call, those of the slowest rank; a barrier before each. Ours, Intel MPI and MPICH run the same \
 IMB-MPI1, and IMB-NBC with its pure calls (names with I). Open MPI runs a C program of the same calls, beside ours \
 in that program (ours, C). The ratio is that to the best peer, which is named behind it. Goals: two ranks on two \
@@ -146,15 +145,12 @@ ranks than cores: it makes two, and is not judged there.";
 
 /// The operations that a filter chooses, by their ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Chosen(Vec<(u32, Vec<String>)>);
+struct Chosen(Vec<(u32, Vec<String>)>);
 
 impl Chosen {
     /// Returns what a filter chooses: all without one.
-    pub(crate) fn of(filter: &str) -> Chosen {
-        let Some(text) = filter.is_empty().then_some("").or_else(|| filter.strip_prefix(NAME)) else {
-            return Chosen(Vec::new());
-        };
-        let text = text.strip_prefix(':').unwrap_or(text).to_lowercase();
+    fn of(filter: &str) -> Chosen {
+        let Some(text) = comparison::text_of(filter, NAME) else { return Chosen::default() };
         let mut chosen = Vec::new();
         for ranks in RANKS {
             let with_request = OPERATIONS.map(|name| format!("I{}", name.to_lowercase()));
@@ -168,41 +164,64 @@ impl Chosen {
         }
         Chosen(chosen)
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Returns the number of parts of a round.
-    pub(crate) fn parts(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// The rows of all runs, and the distance between the cores in each part of a round.
 #[derive(Debug, Default)]
 pub(crate) struct Collectives {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) distances: Vec<Distance>,
+    chosen: Chosen,
+    rows: Vec<Row>,
+    distances: Vec<Distance>,
 }
 
 impl Collectives {
-    /// Runs all libraries in turn, and adds a run.
-    ///
+    /// Returns what a filter chooses.
+    pub(crate) fn of(filter: &str) -> Collectives {
+        Collectives { chosen: Chosen::of(filter), ..Collectives::default() }
+    }
+
+    /// Returns the ranks of the jobs.
+    fn ranks(&self) -> Vec<u32> {
+        RANKS.into_iter().filter(|ranks| self.rows.iter().any(|row| row.ranks == *ranks)).collect()
+    }
+
+    /// Returns the fields of a picture.
+    fn fields(&self, ranks: u32) -> Vec<Field> {
+        let field = |row: &Row| Field {
+            name: row.operation.clone(),
+            column: heatmap::Column::Bytes(row.bytes),
+            ratio: row.judged(),
+            failed: row.verdict() == Verdict::Failed,
+        };
+        self.rows.iter().filter(|row| row.ranks == ranks).map(field).collect()
+    }
+}
+
+impl Comparison for Collectives {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "Collective operations"
+    }
+
+    fn note(&self) -> &'static str {
+        NOTE
+    }
+
+    fn parts(&self) -> usize {
+        self.chosen.0.len()
+    }
+
     /// # Errors
     /// If ours fails or does not print all results. Peers may have none.
-    pub(crate) fn measure(
-        &mut self,
-        programs: &Programs,
-        chosen: &Chosen,
-        rounds: usize,
-        progress: &mut Progress,
-    ) -> Result<(), String> {
+    fn measure(&mut self, programs: &Programs, rounds: usize, progress: &mut Progress) -> Result<(), String> {
         let built = Library::ALL.map(|library| patterns::build(&programs.libraries, library, NAME));
         let built = built.into_iter().collect::<Result<Vec<PathBuf>, String>>()?;
         let mut figures = Figures::new();
         for _ in 0..rounds {
-            for (ranks, names) in &chosen.0 {
+            for (ranks, names) in &self.chosen.0 {
                 let mut flags = vec![programs.flag()?];
                 for (program, library) in TURNS {
                     progress.start(&format!("{}: {} with {ranks} ranks", library.name(), names[0]));
@@ -225,12 +244,15 @@ impl Collectives {
                 progress.advance();
             }
         }
-        self.rows = join(rows(chosen, &figures), &self.rows);
+        self.rows = join(rows(&self.chosen, &figures), &self.rows);
         Ok(())
     }
 
-    /// Returns the table in Markdown.
-    pub(crate) fn markdown(&self) -> String {
+    fn distances(&self) -> (&[Distance], &'static str) {
+        (&self.distances, "parts")
+    }
+
+    fn markdown(&self) -> String {
         let heads =
             ["operation", "size", "ours", "Intel MPI", "MPICH", "ours, C", "Open MPI", "ratio", "goal"];
         let mut text =
@@ -241,28 +263,12 @@ impl Collectives {
         text
     }
 
-    /// Returns the ranks of the jobs.
-    pub(crate) fn ranks(&self) -> Vec<u32> {
-        RANKS.into_iter().filter(|ranks| self.rows.iter().any(|row| row.ranks == *ranks)).collect()
-    }
-
-    /// Returns the fields of a picture.
-    pub(crate) fn fields(&self, ranks: u32) -> Vec<Field> {
-        let field = |row: &Row| Field {
-            name: row.operation.clone(),
-            bytes: row.bytes,
-            ratio: row.judged(),
-            failed: row.verdict() == Verdict::Failed,
-        };
-        self.rows.iter().filter(|row| row.ranks == ranks).map(field).collect()
-    }
-
     /// Returns a line for the jobs of each number of ranks: cells that fail, and the mean.
-    pub(crate) fn sums(&self) -> Vec<String> {
+    fn sums(&self) -> Vec<String> {
         let line = |ranks: u32| {
             let of: Vec<_> = self.rows.iter().filter(|row| row.ranks == ranks).collect();
             let failed = of.iter().filter(|row| row.verdict() == Verdict::Failed).count();
-            let mean = (of.iter().map(|row| row.judged().ln()).sum::<f64>() / of.len() as f64).exp();
+            let mean = verdict::mean(&of.iter().map(|row| row.judged()).collect::<Vec<_>>());
             let goal = if ranks == 2 { format!(", of which the goal is {MEAN}") } else { String::new() };
             format!(
                 "{ranks} ranks: {failed} of {} cells fail; geometric mean of the ratios {mean:.2}{goal}",
@@ -270,6 +276,19 @@ impl Collectives {
             )
         };
         self.ranks().into_iter().map(line).collect()
+    }
+
+    fn json(&self) -> Vec<String> {
+        self.rows.iter().map(Row::json).collect()
+    }
+
+    fn pictures(&self, date: &str) -> Vec<Picture> {
+        let picture = |ranks: u32| Picture {
+            ending: format!("-{ranks}"),
+            about: format!("ratios of {ranks} ranks by operation and size"),
+            svg: heatmap::draw(&format!("Ours by the best peer, {ranks} ranks, {date}"), &self.fields(ranks)),
+        };
+        self.ranks().into_iter().map(picture).collect()
     }
 }
 
@@ -383,7 +402,7 @@ pub(crate) mod tests {
                      2 Bcast 8 Patterns Ours 0.4\n2 Bcast 8 Patterns OpenMpi 1\n\
                      8 Ibarrier 0 Imb Ours 20\n8 Ibarrier 0 Imb Intel 10";
         let rows = rows(&Chosen::of(""), &figures(lines));
-        Collectives { rows, distances: Vec::new() }
+        Collectives { rows, ..Collectives::default() }
     }
 
     #[test]
@@ -437,8 +456,8 @@ pub(crate) mod tests {
             Chosen::of("collectives:8 ired").0,
             [(8, vec!["Ireduce".into(), "Ireduce_scatter".into()])]
         );
-        assert_eq!(Chosen::of("").parts(), 6);
+        assert_eq!(Chosen::of("").0.len(), 6);
         assert_eq!(Chosen::of("collectives"), Chosen::of(""));
-        assert!(Chosen::of("ping").is_empty() && Chosen::of("collectives:none").is_empty());
+        assert_eq!(["ping", "collectives:none"].map(Chosen::of), [Chosen::default(), Chosen::default()]);
     }
 }

@@ -1,4 +1,4 @@
-//! A picture of the ratios: a row for each operation, a column for each size.
+//! A picture of the ratios: a row for each operation, a column for each size or number of ranks.
 
 use super::table::size;
 
@@ -12,24 +12,40 @@ const BOTTOM: usize = 50;
 /// Ratios of the legend.
 const LEGEND: [f64; 7] = [0.5, 0.67, 0.8, 1.0, 1.25, 1.5, 2.0];
 
+/// A column of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Column {
+    Bytes(usize),
+    Ranks(u32),
+}
+
+impl Column {
+    fn head(self) -> String {
+        match self {
+            Column::Bytes(bytes) => size(bytes),
+            Column::Ranks(ranks) => ranks.to_string(),
+        }
+    }
+}
+
 /// A field of a picture.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    pub(crate) bytes: usize,
+    pub(crate) column: Column,
     pub(crate) ratio: f64,
     pub(crate) failed: bool,
 }
 
 /// Draws fields, those of a name one after the other. One that has failed has a frame.
 pub(crate) fn draw(title: &str, fields: &[Field]) -> String {
-    let mut sizes: Vec<usize> = fields.iter().map(|field| field.bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let mut columns: Vec<Column> = fields.iter().map(|field| field.column).collect();
+    columns.sort_unstable();
+    columns.dedup();
     let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
     names.dedup();
     let left = 20 + LETTER * names.iter().map(|name| name.len()).max().unwrap_or(0).max(10);
-    let (width, rows) = (left + WIDTH * sizes.len().max(LEGEND.len()) + 10, HEIGHT * names.len());
+    let (width, rows) = (left + WIDTH * columns.len().max(LEGEND.len()) + 10, HEIGHT * names.len());
     let height = TOP + rows + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -37,16 +53,16 @@ pub(crate) fn draw(title: &str, fields: &[Field]) -> String {
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     svg += &text(left, 20, "start", 14, title);
-    for (at, bytes) in sizes.iter().enumerate() {
-        svg += &text(left + WIDTH * at + WIDTH / 2, TOP - 8, "middle", 11, &size(*bytes));
+    for (at, column) in columns.iter().enumerate() {
+        svg += &text(left + WIDTH * at + WIDTH / 2, TOP - 8, "middle", 11, &column.head());
     }
     for (at, name) in names.iter().enumerate() {
         svg += &text(left - 8, TOP + HEIGHT * at + 17, "end", 11, name);
     }
-    for Field { name, bytes, ratio, failed } in fields {
+    for Field { name, column, ratio, failed } in fields {
         let row = names.iter().position(|n| n == name).unwrap_or(0);
-        let column = sizes.iter().position(|s| s == bytes).unwrap_or(0);
-        svg += &draw_field(left + WIDTH * column, TOP + HEIGHT * row, *ratio, *failed);
+        let at = columns.iter().position(|c| c == column).unwrap_or(0);
+        svg += &draw_field(left + WIDTH * at, TOP + HEIGHT * row, *ratio, *failed);
     }
     let y = TOP + rows + 16;
     svg += &text(left - 8, y + 17, "end", 11, "ratio");
@@ -88,7 +104,12 @@ mod tests {
 
     #[test]
     fn each_field_has_a_square_and_failed_ones_a_frame() {
-        let field = |name: &str, bytes, ratio, failed| Field { name: name.into(), bytes, ratio, failed };
+        let field = |name: &str, bytes, ratio, failed| Field {
+            name: name.into(),
+            column: Column::Bytes(bytes),
+            ratio,
+            failed,
+        };
         let fields = [field("PingPong", 8, 1.5, true), field("Uniband", 64 << 10, 0.5, false)];
         let svg = draw("a & b", &fields);
         let count = |text: &str| svg.matches(text).count();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::cells::Figure;
+use super::comparison::{self, Comparison};
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::{Distance, Programs};
 use super::verdict::{self, Verdict};
@@ -35,7 +36,7 @@ type Figures = BTreeMap<(String, String, Library), Vec<f64>>;
 
 /// One figure of one layout beside its floor and its peers.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+struct Row {
     layout: String,
     what: &'static str,
     bytes: usize,
@@ -49,10 +50,8 @@ pub(crate) struct Row {
 
 impl Row {
     /// Returns the verdict. A row fails only by two runs, if there are several.
-    pub(crate) fn verdict(&self) -> Option<Verdict> {
-        let mut ratios = self.ratios.clone();
-        ratios.sort_by(|a, b| b.total_cmp(a));
-        ratios.get(1).or(ratios.first()).map(|ratio| verdict::judge(*ratio, 1.0))
+    fn verdict(&self) -> Option<Verdict> {
+        verdict::second(&self.ratios).map(|ratio| verdict::judge(ratio, 1.0))
     }
 
     fn of(layout: &str, bytes: usize, what: &'static str, below: &str, figures: &Figures) -> Option<Row> {
@@ -95,7 +94,7 @@ impl Row {
     }
 
     /// Returns the row as one object of JSON.
-    pub(crate) fn json(&self) -> String {
+    fn json(&self) -> String {
         let times: BTreeMap<_, _> =
             Library::ALL.iter().map(|library| (library.name(), self.times[*library as usize])).collect();
         serde_json::json!({ "layout": self.layout, "what": self.what, "size": self.bytes, "unit": "us",
@@ -116,13 +115,14 @@ fn time(us: f64) -> String {
 /// The rows of all runs, and the distance between the cores in each round.
 #[derive(Debug, Default)]
 pub(crate) struct Layouts {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) distances: Vec<Distance>,
+    chosen: bool,
+    rows: Vec<Row>,
+    distances: Vec<Distance>,
 }
 
 /// The legend of the table.
-pub(crate) const NOTE: &str = "\
-Times in us. Floor of pack and unpack: the loop written by hand for this layout in the same C program; of send and \
+const NOTE: &str = "\
+Times in us, of `peers/layouts.c`. Floor of pack and unpack: the loop written by hand for this layout in the same C program; of send and \
 receive: the same bytes without gaps to the other rank and back an answer without bytes, and the pack or unpack. \
 Ratio: ours by the most that the goal allows, of each run. A pack or an unpack may take as long as the better one \
 of MPICH and Open MPI, and the loop by 0.9 (not looked at for 32 bytes, where a call takes longer than the loop); \
@@ -130,16 +130,43 @@ a message of a derived type 1.1 times its floor. A row fails above 1.15, with se
 and a struct are made, committed and freed.";
 
 impl Layouts {
-    /// Runs all libraries in turn, and adds a run.
-    ///
+    /// Returns what a filter chooses: all or nothing.
+    pub(crate) fn of(filter: &str) -> Layouts {
+        let chosen = comparison::text_of(filter, NAME).is_some_and(|text| NAME.contains(&text));
+        Layouts { chosen, ..Layouts::default() }
+    }
+
+    /// Returns the number of rows with a goal, and of those that fail.
+    fn failed(&self) -> (usize, usize) {
+        let verdicts: Vec<_> = self.rows.iter().filter_map(Row::verdict).collect();
+        (verdicts.len(), verdicts.iter().filter(|verdict| **verdict == Verdict::Failed).count())
+    }
+}
+
+impl Comparison for Layouts {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "Derived datatypes"
+    }
+
+    fn note(&self) -> &'static str {
+        NOTE
+    }
+
+    fn page(&self, date: &str) -> String {
+        format!("{NAME}-{date}")
+    }
+
+    fn parts(&self) -> usize {
+        usize::from(self.chosen)
+    }
+
     /// # Errors
     /// If a program fails, moves other bytes than the loops do, or does not print all results.
-    pub(crate) fn measure(
-        &mut self,
-        programs: &Programs,
-        rounds: usize,
-        progress: &mut Progress,
-    ) -> Result<(), String> {
+    fn measure(&mut self, programs: &Programs, rounds: usize, progress: &mut Progress) -> Result<(), String> {
         let built = Library::ALL.map(|library| patterns::build(&programs.libraries, library, NAME));
         let built = built.into_iter().collect::<Result<Vec<PathBuf>, String>>()?;
         let (mut figures, mut order) = (Figures::new(), Vec::new());
@@ -161,8 +188,11 @@ impl Layouts {
         Ok(())
     }
 
-    /// Returns the table in Markdown.
-    pub(crate) fn markdown(&self) -> String {
+    fn distances(&self) -> (&[Distance], &'static str) {
+        (&self.distances, "rounds")
+    }
+
+    fn markdown(&self) -> String {
         let heads = ["layout", "what", "size", "ours", "floor", "Intel MPI", "MPICH", "Open MPI"];
         let mut text =
             format!("| {} | ratio | verdict |\n|---|---|{}---|\n", heads.join(" | "), "---:|".repeat(7));
@@ -172,10 +202,13 @@ impl Layouts {
         text
     }
 
-    /// Returns the number of rows with a goal, and of those that fail.
-    pub(crate) fn failed(&self) -> (usize, usize) {
-        let verdicts: Vec<_> = self.rows.iter().filter_map(Row::verdict).collect();
-        (verdicts.len(), verdicts.iter().filter(|verdict| **verdict == Verdict::Failed).count())
+    fn sums(&self) -> Vec<String> {
+        let (judged, failed) = self.failed();
+        vec![format!("{failed} of {judged} rows with a goal fail")]
+    }
+
+    fn json(&self) -> Vec<String> {
+        self.rows.iter().map(Row::json).collect()
     }
 }
 
@@ -223,7 +256,7 @@ pub(crate) mod tests {
     /// Makes one row that fails.
     pub(crate) fn some() -> Layouts {
         let rows = of(["a:hand-pack 4096 9\na:pack 4096 10", PEER, "a:pack 4096 0.5", "a:pack 4096 200"]);
-        Layouts { rows, distances: Vec::new() }
+        Layouts { rows, ..Layouts::default() }
     }
 
     /// Makes rows of what the program prints for each library.

@@ -114,6 +114,12 @@ impl Libraries {
         }
         let prefix = Some(libraries.root_of(Library::Ours));
         prefix::install(&prefix::Asked { prefix, from })?;
+        for library in [Library::Intel, Library::Mpich] {
+            // Programs of Debian ask for this name.
+            let path = libraries.root_of(library).join("lib/libmpich.so.12");
+            prefix::link("libmpi.so.12", &path)
+                .map_err(|e| format!("cannot link {}: {e}", path.display()))?;
+        }
         Ok(libraries)
     }
 
@@ -174,16 +180,22 @@ impl Libraries {
         words.extend(["-n".to_owned(), count(ranks).to_string()]);
         let mut command = Command::new(words.remove(0));
         command.args(words).arg(program).envs(variables(library, netmod, ranks, proof));
-        let lib = root.join("lib");
-        let path = match library {
-            Library::Mpich => format!("{}:{}", lib.display(), lib.join("mpich").display()),
-            _ => lib.display().to_string(),
-        };
-        command.env("LD_LIBRARY_PATH", path);
+        self.add_paths(&mut command, library, &[]);
         if library == Library::Intel {
-            command.env("I_MPI_ROOT", &root).env("FI_PROVIDER_PATH", &lib);
+            command.env("I_MPI_ROOT", &root).env("FI_PROVIDER_PATH", root.join("lib"));
         }
         command
+    }
+
+    /// Has a command's program find a library, and others in folders of its own.
+    pub(crate) fn add_paths(&self, command: &mut Command, library: Library, others: &[String]) {
+        let lib = self.root_of(library).join("lib");
+        let mut paths = vec![lib.display().to_string()];
+        if library == Library::Mpich {
+            paths.push(lib.join("mpich").display().to_string());
+        }
+        paths.extend_from_slice(others);
+        command.env("LD_LIBRARY_PATH", paths.join(":"));
     }
 }
 

@@ -1,7 +1,9 @@
 //! `cargo xtask peers`: this library beside other MPIs, in turn within each round.
 
+mod applications;
 mod cells;
 mod collectives;
+mod comparison;
 mod heatmap;
 mod imb;
 mod installed;

@@ -1,15 +1,13 @@
-//! The dated page of a run, with a picture for each transport.
+//! The dated page of a run, with its pictures.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::cells::Cell;
-use super::collectives::{self, Collectives};
-use super::heatmap::Field;
-use super::layouts::{self, Layouts};
+use super::comparison::Comparison;
+use super::heatmap::{Column, Field};
 use super::summary::{Measured, Used, cores, sums};
 use super::verdict::Verdict;
-use super::windows::{self, Windows};
 use super::{heatmap, table};
 use crate::command::{output, root};
 
@@ -69,7 +67,7 @@ pub(crate) fn write(folder: &Path, run: &Run, measured: &[Measured]) -> Result<S
         let of_pairs = measured.cells.iter().filter(|cell| cell.operation.is_pair());
         let field = |cell: &Cell| Field {
             name: cell.operation.name.to_owned(),
-            bytes: cell.bytes,
+            column: Column::Bytes(cell.bytes),
             ratio: cell.judged(),
             failed: cell.verdict() == Verdict::Failed,
         };
@@ -81,91 +79,38 @@ pub(crate) fn write(folder: &Path, run: &Run, measured: &[Measured]) -> Result<S
     Ok(name)
 }
 
-/// Writes the page of layouts into a folder, and returns its name.
-///
-/// # Errors
-/// If it cannot be written.
-pub(crate) fn write_layouts(
-    folder: &Path,
-    run: &Run,
-    used: &[Used],
-    layouts: &Layouts,
-) -> Result<String, String> {
-    let Run { date, revision, machine, .. } = run;
-    let (judged, failed) = layouts.failed();
-    let text = format!(
-        "# Derived datatypes on this library and on its peers, {date}\n\n\
-         `cargo xtask peers --programs --filter layouts` at {revision}. {machine}. {}, in each of which the \
-         libraries run `peers/layouts.c` in turn; medians.\n\n{}\n\n{}\n{}\n\
-         {failed} of {judged} rows with a goal fail.\n\n{}",
-        run.count(),
-        layouts::NOTE,
-        libraries(used),
-        cores(&layouts.distances, "rounds"),
-        layouts.markdown()
-    );
-    let name = format!("layouts-{date}.md");
-    put(folder, &name, &text)?;
-    Ok(name)
-}
-
-/// Writes the page of collective operations and its pictures into a folder, and returns its name.
+/// Writes the page of a comparison and its pictures into a folder, and returns its name.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub(crate) fn write_collectives(
+pub(crate) fn write_comparison(
     folder: &Path,
     run: &Run,
     used: &[Used],
-    collectives: &Collectives,
+    comparison: &dyn Comparison,
 ) -> Result<String, String> {
     let Run { date, revision, machine, .. } = run;
+    let (distances, what) = comparison.distances();
     let mut text = format!(
-        "# Collective operations on this library and on its peers, {date}\n\n\
-         `cargo xtask peers --programs --filter collectives` at {revision}. {machine}. {}, in each of which the \
+        "# {} on this library and on its peers, {date}\n\n\
+         `cargo xtask peers --programs --filter {}` at {revision}. {machine}. {}, in each of which the \
          libraries run in turn; medians.\n\n{}\n\n{}\n{}\n\n",
+        comparison.title(),
+        comparison.name(),
         run.count(),
-        collectives::NOTE,
+        comparison.note(),
         libraries(used),
-        cores(&collectives.distances, "parts")
+        cores(distances, what)
     );
-    collectives.sums().iter().for_each(|sum| text += &format!("- {sum}\n"));
-    for ranks in collectives.ranks() {
-        let name = format!("programs-{date}-collectives-{ranks}.svg");
-        let title = format!("Ours by the best peer, {ranks} ranks, {date}");
-        put(folder, &name, &heatmap::draw(&title, &collectives.fields(ranks)))?;
-        text += &format!("\n![ratios of {ranks} ranks by operation and size]({name})\n");
+    comparison.sums().iter().for_each(|sum| text += &format!("- {sum}\n"));
+    let page = comparison.page(date);
+    for picture in comparison.pictures(date) {
+        let name = format!("{page}{}.svg", picture.ending);
+        put(folder, &name, &picture.svg)?;
+        text += &format!("\n![{}]({name})\n", picture.about);
     }
-    text += &format!("\n{}", collectives.markdown());
-    let name = format!("programs-{date}-collectives.md");
-    put(folder, &name, &text)?;
-    Ok(name)
-}
-
-/// Writes the page of one-sided communication into a folder, and returns its name.
-///
-/// # Errors
-/// If it cannot be written.
-pub(crate) fn write_windows(
-    folder: &Path,
-    run: &Run,
-    used: &[Used],
-    windows: &Windows,
-) -> Result<String, String> {
-    let Run { date, revision, machine, .. } = run;
-    let sums: Vec<_> = windows.sums().iter().map(|sum| format!("- {sum}\n")).collect();
-    let text = format!(
-        "# One-sided communication on this library and on its peers, {date}\n\n\
-         `cargo xtask peers --programs --filter windows` at {revision}. {machine}. {}, in each of which the \
-         libraries run in turn; medians.\n\n{}\n\n{}\n{}\n\n{}\n{}",
-        run.count(),
-        windows::NOTE,
-        libraries(used),
-        cores(&windows.distances, "rounds"),
-        sums.concat(),
-        windows.markdown()
-    );
-    let name = format!("programs-{date}-windows.md");
+    text += &format!("\n{}", comparison.markdown());
+    let name = format!("{page}.md");
     put(folder, &name, &text)?;
     Ok(name)
 }
@@ -213,6 +158,7 @@ fn page(run: &Run, measured: &[Measured]) -> String {
 mod tests {
     use super::super::library::{Library, Netmod};
     use super::super::table::tests::some;
+    use super::super::{applications, collectives, layouts, windows};
     use super::*;
 
     fn run() -> Run {
@@ -247,7 +193,7 @@ mod tests {
     fn the_page_of_layouts_names_the_command_and_the_rows_that_fail() {
         let folder = std::env::temp_dir().join(format!("netmod-layouts-{}", std::process::id()));
         let used = [(Library::Intel, "1|2".into(), "shm segments".into())];
-        let name = write_layouts(&folder, &run(), &used, &layouts::tests::some());
+        let name = write_comparison(&folder, &run(), &used, &layouts::tests::some());
         assert_eq!(name.as_deref(), Ok("layouts-2026-01-02.md"));
         let page = std::fs::read_to_string(folder.join("layouts-2026-01-02.md")).expect("the page");
         for part in [
@@ -264,7 +210,7 @@ mod tests {
     #[test]
     fn the_page_of_collectives_has_a_picture_for_each_number_of_ranks() {
         let folder = std::env::temp_dir().join(format!("netmod-collectives-{}", std::process::id()));
-        let name = write_collectives(&folder, &run(), &[], &collectives::tests::some());
+        let name = write_comparison(&folder, &run(), &[], &collectives::tests::some());
         assert_eq!(name.as_deref(), Ok("programs-2026-01-02-collectives.md"));
         let page =
             std::fs::read_to_string(folder.join("programs-2026-01-02-collectives.md")).expect("the page");
@@ -279,9 +225,29 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_applications_has_a_picture() {
+        let folder = std::env::temp_dir().join(format!("netmod-applications-{}", std::process::id()));
+        let name = write_comparison(&folder, &run(), &[], &applications::tests::some());
+        assert_eq!(name.as_deref(), Ok("programs-2026-01-02-applications.md"));
+        let page =
+            std::fs::read_to_string(folder.join("programs-2026-01-02-applications.md")).expect("the page");
+        let picture = "programs-2026-01-02-applications.svg";
+        for part in [
+            "--filter applications` at abc",
+            "- 1 of 2 rows fail",
+            "| LAMMPS melt: inside MPI | 8 |",
+            picture,
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(folder.join(picture).is_file());
+        std::fs::remove_dir_all(&folder).expect("the folder goes");
+    }
+
+    #[test]
     fn the_page_of_windows_has_means_and_the_table() {
         let folder = std::env::temp_dir().join(format!("netmod-windows-{}", std::process::id()));
-        let name = write_windows(&folder, &run(), &[], &windows::tests::some());
+        let name = write_comparison(&folder, &run(), &[], &windows::tests::some());
         assert_eq!(name.as_deref(), Ok("programs-2026-01-02-windows.md"));
         let page = std::fs::read_to_string(folder.join("programs-2026-01-02-windows.md")).expect("the page");
         for part in

@@ -1,5 +1,5 @@
 //! Programs in C for all libraries: the patterns of IMB-MPI1, for those that cannot run that, and
-//! derived datatypes.
+//! derived datatypes, and a counter of the time inside MPI.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,11 +15,28 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 /// # Errors
 /// If it cannot be built.
 pub(crate) fn build(libraries: &Libraries, library: Library, name: &str) -> Result<PathBuf, String> {
+    build_with(libraries, library, name, &[])
+}
+
+/// Builds what is loaded before a program, as [`build`] does.
+///
+/// # Errors
+/// If it cannot be built.
+pub(crate) fn build_shared(libraries: &Libraries, library: Library, name: &str) -> Result<PathBuf, String> {
+    build_with(libraries, library, name, &["-shared", "-fPIC"])
+}
+
+fn build_with(
+    libraries: &Libraries,
+    library: Library,
+    name: &str,
+    options: &[&str],
+) -> Result<PathBuf, String> {
     let compiler = if library == Library::Intel { Library::Mpich } else { library };
     let program = libraries.programs().join(format!("{name}-{}", compiler.name().replace(' ', "-")));
     let mpicc = libraries.root_of(compiler).join("bin/mpicc");
     let source = format!("{SOURCES}/{name}.c");
-    output(Command::new(mpicc).args(["-O2", "-o"]).arg(&program).arg(source))?;
+    output(Command::new(mpicc).arg("-O2").args(options).arg("-o").arg(&program).arg(source))?;
     Ok(program)
 }
 

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::applications::{self, Applications};
 use super::cells::{Program, Rounds, add_earlier, cells};
-use super::collectives::{self, Chosen, Collectives};
+use super::collectives::{self, Collectives};
+use super::comparison::Comparison;
 use super::layouts::{self, Layouts};
 use super::library::{Libraries, Library, Netmod};
 use super::rounds::{Programs, names, turns};
@@ -13,6 +15,8 @@ use super::{page, table, transport};
 use crate::options::Options;
 use crate::progress::Progress;
 
+/// Words that choose comparisons of their own, in the order of these.
+const NAMES: [&str; 4] = [layouts::NAME, collectives::NAME, windows::NAME, applications::NAME];
 /// Rounds if none are given.
 const ROUNDS: usize = 5;
 
@@ -43,27 +47,19 @@ pub(crate) struct Asked {
 pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
     let filter = asked.filter.as_deref().unwrap_or_default();
     let netmods = asked.netmod.map_or_else(|| vec![Netmod::Shm, Netmod::Tcp], |netmod| vec![netmod]);
-    // Layouts are moved and sent within the node.
-    let with_layouts = netmods.contains(&Netmod::Shm) && layouts::NAME.contains(&filter.to_lowercase());
-    let chosen = if netmods.contains(&Netmod::Shm) { Chosen::of(filter) } else { Chosen::default() };
-    let sided = if netmods.contains(&Netmod::Shm) { windows::chosen(filter) } else { Vec::new() };
+    let comparisons = if netmods.contains(&Netmod::Shm) { comparisons(filter) } else { Vec::new() };
     let netmods: Vec<_> = netmods.into_iter().filter(|netmod| !turns(*netmod, filter).is_empty()).collect();
-    if netmods.is_empty() && !with_layouts && chosen.is_empty() && sided.is_empty() {
-        let names = names().join(", ");
-        return Err(format!(
-            "no operation has {filter:?} in its name; there are {names}, {}, {} and {}",
-            layouts::NAME,
-            collectives::NAME,
-            windows::NAME
-        ));
+    if netmods.is_empty() && comparisons.is_empty() {
+        let names = [names(), NAMES.to_vec()].concat().join(", ");
+        return Err(format!("no operation has {filter:?} in its name; there are {names}"));
     }
     let mut libraries = Libraries::prepare(options, asked.from.clone())?;
     let under = asked.under.as_deref().unwrap_or_default();
     libraries.under = under.split_whitespace().map(str::to_owned).collect();
-    let programs = Programs::prepare(libraries)?;
+    let programs = Programs::prepare(libraries, options)?;
     let (rounds, runs) = (options.rounds.unwrap_or(ROUNDS), asked.runs.unwrap_or(1));
     let turns = netmods.iter().map(|n| turns(*n, filter).len()).sum::<usize>();
-    let turns = turns + usize::from(with_layouts) + chosen.parts() + usize::from(!sided.is_empty());
+    let turns = turns + comparisons.iter().map(|comparison| comparison.parts()).sum::<usize>();
     let mut progress = Progress::new(turns * rounds * runs);
     let run = page::Run::now(runs, rounds, asked.from.as_deref())?;
     let mut all: Vec<Measured> = Vec::new();
@@ -77,38 +73,31 @@ pub(crate) fn programs(asked: &Asked, options: Options) -> Result<(), String> {
         }
         all = now;
     }
-    if with_layouts {
-        let mut layouts = Layouts::default();
+    for mut comparison in comparisons {
         for _ in 0..runs {
-            layouts.measure(&programs, rounds, &mut progress)?;
+            comparison.measure(&programs, rounds, &mut progress)?;
         }
         let used = used(&programs, Netmod::Shm, &progress)?;
-        print_layouts(&used, &layouts, &run, asked.json);
-        told(asked, |folder| page::write_layouts(folder, &run, &used, &layouts))?;
-    }
-    if !chosen.is_empty() {
-        let mut collectives = Collectives::default();
-        for _ in 0..runs {
-            collectives.measure(&programs, &chosen, rounds, &mut progress)?;
-        }
-        let used = used(&programs, Netmod::Shm, &progress)?;
-        print_collectives(&used, &collectives, &run, asked.json);
-        told(asked, |folder| page::write_collectives(folder, &run, &used, &collectives))?;
-    }
-    if !sided.is_empty() {
-        let mut windows = Windows::default();
-        for _ in 0..runs {
-            windows.measure(&programs, &sided, rounds, &mut progress)?;
-        }
-        let used = used(&programs, Netmod::Shm, &progress)?;
-        print_windows(&used, &windows, &run, asked.json);
-        told(asked, |folder| page::write_windows(folder, &run, &used, &windows))?;
+        print_comparison(&used, &*comparison, &run, asked.json);
+        told(asked, |folder| page::write_comparison(folder, &run, &used, &*comparison))?;
     }
     if all.is_empty() {
         return Ok(());
     }
     all.iter().for_each(|measured| print(measured, &run, asked.json));
     told(asked, |folder| page::write(folder, &run, &all))
+}
+
+/// Returns the comparisons that a filter chooses: all without one.
+fn comparisons(filter: &str) -> Vec<Box<dyn Comparison>> {
+    let mut all: Vec<Box<dyn Comparison>> = vec![
+        Box::new(Layouts::of(filter)),
+        Box::new(Collectives::of(filter)),
+        Box::new(Windows::of(filter)),
+        Box::new(Applications::of(filter)),
+    ];
+    all.retain(|comparison| comparison.parts() > 0);
+    all
 }
 
 /// Writes a page if that is asked for, and says where it is.
@@ -168,40 +157,17 @@ fn ask(programs: &Programs, library: Library, netmod: Netmod) -> Result<(String,
     Ok((version.trim().to_owned(), transport::used(library, netmod, &text)?))
 }
 
-fn print_layouts(used: &[Used], layouts: &Layouts, run: &page::Run, json: bool) {
+fn print_comparison(used: &[Used], comparison: &dyn Comparison, run: &page::Run, json: bool) {
     if json {
-        layouts.rows.iter().for_each(|row| println!("{}", row.json()));
+        comparison.json().iter().for_each(|row| println!("{row}"));
         return;
     }
-    println!("\n{}: {}", layouts::NAME, run.count());
+    println!("\n{}: {}", comparison.name(), run.count());
     print_used(used);
-    let (judged, failed) = layouts.failed();
-    println!("{}", cores(&layouts.distances, "rounds"));
-    print!("\n{}\n{}\n{failed} of {judged} rows with a goal fail\n", layouts.markdown(), layouts::NOTE);
-}
-
-fn print_collectives(used: &[Used], collectives: &Collectives, run: &page::Run, json: bool) {
-    if json {
-        collectives.rows.iter().for_each(|row| println!("{}", row.json()));
-        return;
-    }
-    println!("\n{}: {}", collectives::NAME, run.count());
-    print_used(used);
-    println!("{}", cores(&collectives.distances, "parts"));
-    print!("\n{}\n{}\n", collectives.markdown(), collectives::NOTE);
-    collectives.sums().iter().for_each(|sum| println!("{sum}"));
-}
-
-fn print_windows(used: &[Used], windows: &Windows, run: &page::Run, json: bool) {
-    if json {
-        windows.json().iter().for_each(|row| println!("{row}"));
-        return;
-    }
-    println!("\n{}: {}", windows::NAME, run.count());
-    print_used(used);
-    println!("{}", cores(&windows.distances, "rounds"));
-    print!("\n{}\n{}\n", windows.markdown(), windows::NOTE);
-    windows.sums().iter().for_each(|sum| println!("{sum}"));
+    let (distances, what) = comparison.distances();
+    println!("{}", cores(distances, what));
+    print!("\n{}\n{}\n", comparison.markdown(), comparison.note());
+    comparison.sums().iter().for_each(|sum| println!("{sum}"));
 }
 
 fn print_used(used: &[Used]) {
@@ -221,5 +187,21 @@ fn print(measured: &Measured, run: &page::Run, json: bool) {
     print!("\n{}\n{}\n", table::text(&measured.cells), table::NOTE);
     for (title, sum) in sums(&measured.cells) {
         println!("{title}: {}", sum.words());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_chooses_its_comparison() {
+        assert_eq!(comparisons("").iter().map(|c| c.name()).collect::<Vec<_>>(), NAMES);
+        for name in NAMES {
+            let names: Vec<_> = comparisons(name).iter().map(|c| c.name()).collect();
+            assert_eq!(names, [name]);
+            assert!(comparisons(&format!("{name}:no such")).is_empty(), "{name}");
+        }
+        assert!(comparisons("PingPong").is_empty());
     }
 }

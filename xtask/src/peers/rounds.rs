@@ -8,6 +8,7 @@ use super::library::{CORES, Libraries, Library, Netmod, Ranks};
 use super::operation::{OPERATIONS, RATE, START};
 use super::{imb, patterns};
 use crate::command::output;
+use crate::options::Options;
 
 const FLAG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/flag.c");
 /// Sizes of messages of two ranks: from 2^0 to 2^22 bytes.
@@ -238,6 +239,7 @@ impl Step {
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) libraries: Libraries,
+    pub(crate) options: Options,
     imb: PathBuf,
     flag: PathBuf,
     patterns: [PathBuf; Library::ALL.len()],
@@ -248,7 +250,7 @@ impl Programs {
     ///
     /// # Errors
     /// If one cannot be built.
-    pub(crate) fn prepare(libraries: Libraries) -> Result<Programs, String> {
+    pub(crate) fn prepare(libraries: Libraries, options: Options) -> Result<Programs, String> {
         let mut patterns = Vec::new();
         for library in Library::ALL {
             patterns.push(patterns::build(&libraries, library, "patterns")?);
@@ -257,7 +259,7 @@ impl Programs {
         let imb = libraries.root_of(Library::Intel).join("bin/IMB-MPI1");
         let flag = libraries.programs().join("flag");
         build_flag(&flag)?;
-        Ok(Programs { libraries, imb, flag, patterns })
+        Ok(Programs { libraries, options, imb, flag, patterns })
     }
 
     /// Returns the nanoseconds of a flag from one core to the other.

@@ -50,6 +50,19 @@ pub(crate) fn judge(ratio: f64, goal: f64) -> Verdict {
     }
 }
 
+/// Returns the ratio that is judged where a cell fails only by two runs: the second, if there are
+/// several.
+pub(crate) fn second(ratios: &[f64]) -> Option<f64> {
+    let mut ratios = ratios.to_vec();
+    ratios.sort_by(|a, b| b.total_cmp(a));
+    ratios.get(1).or(ratios.first()).copied()
+}
+
+/// Returns the geometric mean.
+pub(crate) fn mean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::operation::OPERATIONS;
@@ -84,5 +97,11 @@ mod tests {
         assert_eq!(judge(1.0, 0.9), Verdict::Near);
         assert_eq!(judge(1.04, 0.9), Verdict::Failed);
         assert_eq!(judge(f64::NAN, 0.9), Verdict::Failed);
+    }
+
+    #[test]
+    fn two_runs_are_judged_by_the_better_one() {
+        assert_eq!([second(&[]), second(&[2.0]), second(&[1.0, 3.0, 2.0])], [None, Some(2.0), Some(2.0)]);
+        assert_eq!(mean(&[0.5, 2.0]), 1.0);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::cells::Figure;
 use super::collectives::microseconds;
+use super::comparison::{self, Comparison};
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::{Distance, Programs};
 use super::verdict::{self, Verdict};
@@ -96,46 +97,59 @@ impl Row {
 }
 
 /// The legend of the table.
-pub(crate) const NOTE: &str = "\
+const NOTE: &str = "\
 Times in us of one call of IMB-RMA with two ranks, each on a core; those of *aggregate* mode wait for all calls of a \
 size at once. The ratio is that to the better peer, which is named behind it. Goals: 1.1 in each cell, 0.3 for a \
 single element that is fetched, 0.8 in the geometric mean. A cell fails above 1.15 of its goal, with several runs in \
 each of them.";
 
 /// Returns the benchmarks that a filter chooses: all without one.
-pub(crate) fn chosen(filter: &str) -> Vec<&'static str> {
-    let Some(text) = filter.is_empty().then_some("").or_else(|| filter.strip_prefix(NAME)) else {
-        return Vec::new();
-    };
-    let text = text.strip_prefix(':').unwrap_or(text).to_lowercase();
+fn chosen(filter: &str) -> Vec<&'static str> {
+    let Some(text) = comparison::text_of(filter, NAME) else { return Vec::new() };
     BENCHMARKS.into_iter().filter(|name| name.to_lowercase().contains(&text)).collect()
 }
 
 /// The rows of all runs, and the distance between the cores in each round.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
+    chosen: Vec<&'static str>,
     rows: Vec<Row>,
-    pub(crate) distances: Vec<Distance>,
+    distances: Vec<Distance>,
 }
 
 impl Windows {
-    /// Runs all libraries in turn, and adds a run.
-    ///
+    /// Returns what a filter chooses.
+    pub(crate) fn of(filter: &str) -> Windows {
+        Windows { chosen: chosen(filter), ..Windows::default() }
+    }
+}
+
+impl Comparison for Windows {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn title(&self) -> &'static str {
+        "One-sided communication"
+    }
+
+    fn note(&self) -> &'static str {
+        NOTE
+    }
+
+    fn parts(&self) -> usize {
+        usize::from(!self.chosen.is_empty())
+    }
+
     /// # Errors
-    /// If one fails or does not print all results.
-    pub(crate) fn measure(
-        &mut self,
-        programs: &Programs,
-        benchmarks: &[&str],
-        rounds: usize,
-        progress: &mut Progress,
-    ) -> Result<(), String> {
+    /// If a library fails or does not print all results.
+    fn measure(&mut self, programs: &Programs, rounds: usize, progress: &mut Progress) -> Result<(), String> {
         let mut figures = Figures::new();
         for _ in 0..rounds {
             let mut flags = vec![programs.flag()?];
             for (turn, library) in TURNS.into_iter().enumerate() {
-                progress.start(&format!("{}: {}", library.name(), benchmarks.join(", ")));
-                for Figure { operation, bytes, value } in one(programs, library, benchmarks)? {
+                progress.start(&format!("{}: {}", library.name(), self.chosen.join(", ")));
+                for Figure { operation, bytes, value } in one(programs, library, &self.chosen)? {
                     figures.entry((operation, bytes)).or_default()[turn].push(value);
                 }
                 flags.push(programs.flag()?);
@@ -154,8 +168,11 @@ impl Windows {
         Ok(())
     }
 
-    /// Returns the table in Markdown.
-    pub(crate) fn markdown(&self) -> String {
+    fn distances(&self) -> (&[Distance], &'static str) {
+        (&self.distances, "rounds")
+    }
+
+    fn markdown(&self) -> String {
         let heads = ["operation", "size", "ours", "Intel MPI", "MPICH", "ratio", "goal", "verdict"];
         let mut text = format!("| {} |\n|---|{}---|\n", heads.join(" | "), "---:|".repeat(6));
         for row in &self.rows {
@@ -165,10 +182,10 @@ impl Windows {
     }
 
     /// Returns a line on each operation, and one on all.
-    pub(crate) fn sums(&self) -> Vec<String> {
+    fn sums(&self) -> Vec<String> {
         let sum = |name: &str, rows: &[&Row]| {
             let failed = rows.iter().filter(|row| row.verdict() == Verdict::Failed).count();
-            let mean = (rows.iter().map(|row| row.judged().ln()).sum::<f64>() / rows.len() as f64).exp();
+            let mean = verdict::mean(&rows.iter().map(|row| row.judged()).collect::<Vec<_>>());
             let worst = rows.iter().map(|row| row.judged()).fold(0.0, f64::max);
             format!(
                 "{name}: geometric mean {mean:.2}, worst {worst:.2}, {failed} of {} cells fail",
@@ -184,8 +201,7 @@ impl Windows {
         lines
     }
 
-    /// Returns the rows as objects of JSON, one a line.
-    pub(crate) fn json(&self) -> Vec<String> {
+    fn json(&self) -> Vec<String> {
         let object = |row: &Row| {
             let times: BTreeMap<_, _> = TURNS.map(Library::name).into_iter().zip(row.times).collect();
             serde_json::json!({ "operation": row.operation, "size": row.bytes, "unit": "us", "times": times,
@@ -220,7 +236,7 @@ pub(crate) mod tests {
         figures.insert(("Fetch_and_op".into(), 4), [vec![0.05, 0.2, 0.06], vec![0.3], vec![0.5]]);
         figures.insert(("Unidir_put".into(), 8), [vec![0.4], vec![0.3], vec![0.0]]);
         let rows = figures.iter().map(|(key, turns)| Row::of(key, turns)).collect();
-        Windows { rows, distances: Vec::new() }
+        Windows { rows, ..Windows::default() }
     }
 
     #[test]
