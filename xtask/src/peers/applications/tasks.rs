@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::outputs::{self, Outcome};
 use crate::command::{output, root};
 use crate::options::Options;
-use crate::peers::library::{Libraries, Library, Netmod, Ranks};
+use crate::peers::library::{DEBIAN, Libraries, Library, Netmod, Ranks};
 use crate::peers::patterns;
 use crate::{lammps, mpi4py};
 
@@ -174,7 +174,7 @@ impl<'a> Tools<'a> {
         }
         if task.is_counted() {
             let (seconds, version) = outputs::counted(&counted, ranks).map_err(wrong)?;
-            check(library, &version).map_err(wrong)?;
+            check(task, library, &version).map_err(wrong)?;
             outcome.figures.push((INSIDE.to_owned(), seconds));
         }
         Ok(outcome)
@@ -190,10 +190,10 @@ impl<'a> Tools<'a> {
         let wrong = |why: String| failed("wrong", why);
         output(&mut command).map_err(wrong)?;
         let (_, version) = outputs::counted(&counted, 2).map_err(wrong)?;
-        check(library, &version).map_err(wrong)
+        check(task, library, &version).map_err(wrong)
     }
 
-    /// Makes the folder in which a job runs, with its input. Returns it and the path of the counter.
+    /// Makes the folder of a job, with its input. Returns it and where the counter writes.
     fn folder(&self, task: Task, ranks: u32, library: Library) -> Result<(PathBuf, PathBuf), String> {
         let folder = self.libraries.programs().join("applications").join(library.name().replace(' ', "-"));
         std::fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
@@ -236,10 +236,8 @@ impl<'a> Tools<'a> {
                 words.push(there(program, "scalapack-mpi-test")?);
             }
             Task::Nwchem => {
-                if library == Library::OpenMpi {
-                    return Err(Fault::Missing("no Fortran".into()));
-                }
-                words.push(there("/usr/bin/nwchem.mpich".into(), "nwchem-mpich")?);
+                let abi = if library == Library::OpenMpi { "openmpi" } else { "mpich" };
+                words.push(there(format!("/usr/bin/nwchem.{abi}"), &format!("nwchem-{abi}"))?);
                 words.push(input("water.nwchem"));
                 variables.push(("NWCHEM_BASIS_LIBRARY", BASES.to_owned()));
             }
@@ -266,9 +264,16 @@ impl<'a> Tools<'a> {
         }
         let job = if ranks == 2 { Ranks::Pair } else { Ranks::Crowd(ranks) };
         let before = ["timeout", "-k", "5", LIMIT];
-        let mut command = self.libraries.launch(library, Netmod::Shm, job, &before, Path::new("env"));
+        let program = Path::new("env");
+        let mut command = if is_debian(task, library) {
+            there(DEBIAN.0.into(), "openmpi-bin")?;
+            self.libraries.launch_debian(job, &before, program)
+        } else {
+            let mut command = self.libraries.launch(library, Netmod::Shm, job, &before, program);
+            self.libraries.add_paths(&mut command, library, &paths);
+            command
+        };
         command.current_dir(folder).envs(variables).env(MARK, mark());
-        self.libraries.add_paths(&mut command, library, &paths);
         if let Some(path) = counted {
             command.arg(format!("COUNTED_FILE={}", path.display()));
             command.arg(format!("LD_PRELOAD={}", counter.display()));
@@ -306,12 +311,19 @@ fn there(program: String, package: &str) -> Result<String, Fault> {
     if Path::new(&program).is_file() { Ok(program) } else { Err(Fault::Missing(format!("no {package}"))) }
 }
 
+/// Returns true for a program that runs with Debian's Open MPI: it is in Fortran, and PyPI's has no
+/// library for that.
+fn is_debian(task: Task, library: Library) -> bool {
+    task == Task::Nwchem && library == Library::OpenMpi
+}
+
 /// Checks that a program has run with a library.
-fn check(library: Library, version: &str) -> Result<(), String> {
-    if version.contains(library.version()) {
+fn check(task: Task, library: Library, version: &str) -> Result<(), String> {
+    let wanted = if is_debian(task, library) { DEBIAN.2 } else { library.version() };
+    if version.contains(wanted) {
         return Ok(());
     }
-    Err(format!("the program runs {version}, where {} is wanted", library.version()))
+    Err(format!("the program runs {version}, where {wanted} is wanted"))
 }
 
 /// Returns the arguments of mpi4py's benchmarks.
@@ -366,9 +378,11 @@ mod tests {
 
     #[test]
     fn another_library_is_refused() {
-        assert_eq!(check(Library::Mpich, "MPICH Version:      5.0.2"), Ok(()));
-        let why = check(Library::Ours, "MPICH Version:      5.0.2").expect_err("MPICH");
+        assert_eq!(check(Task::Start, Library::Mpich, "MPICH Version:      5.0.2"), Ok(()));
+        let why = check(Task::Start, Library::Ours, "MPICH Version:      5.0.2").expect_err("MPICH");
         assert!(why.contains("netmod-mpi is wanted"), "{why}");
+        assert_eq!(check(Task::Nwchem, Library::OpenMpi, "Open MPI v4.1.4, package: Debian"), Ok(()));
+        assert!(check(Task::Pblas, Library::OpenMpi, "Open MPI v4.1.4, package: Debian").is_err());
     }
 
     #[test]
