@@ -33,7 +33,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-use crate::apart;
+use crate::{apart, copy};
 
 /// One piece of memory, laid out as POSIX `struct iovec` (`readv(2)`).
 #[repr(C)]
@@ -195,7 +195,7 @@ impl RecvBuf {
         let n = src.len().min(self.len);
         // SAFETY: `n` bytes are writable here by `new`'s contract and readable there by that of
         // `RxBytes`. Nobody else accesses the memory of a receive, so the ranges do not overlap.
-        unsafe { ptr::copy_nonoverlapping(src.as_ptr(), self.ptr.as_ptr(), n) };
+        unsafe { copy::copy(src.as_ptr(), self.ptr.as_ptr(), n) };
         n
     }
 }
@@ -438,7 +438,7 @@ impl<'a> RxBytes<'a> {
     pub fn copy_to(&self, dst: &mut [u8]) -> usize {
         let n = self.len.min(dst.len());
         // SAFETY: `n` bytes are readable here and writable there, and a `&mut` overlaps nothing.
-        unsafe { ptr::copy_nonoverlapping(self.ptr.as_ptr(), dst.as_mut_ptr(), n) };
+        unsafe { copy::copy(self.ptr.as_ptr(), dst.as_mut_ptr(), n) };
         n
     }
 
@@ -449,7 +449,7 @@ impl<'a> RxBytes<'a> {
         // SAFETY: `reserve` made room for `len` bytes after `old`. They are initialised by the
         // copy, so the new length is true.
         unsafe {
-            ptr::copy_nonoverlapping(self.ptr.as_ptr(), dst.as_mut_ptr().add(old), self.len);
+            copy::copy(self.ptr.as_ptr(), dst.as_mut_ptr().add(old), self.len);
             dst.set_len(old + self.len);
         }
     }

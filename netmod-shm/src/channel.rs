@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use netmod_core::processor::Processor;
 use netmod_core::reply_backoff::Classes;
-use netmod_core::stores::Processor;
 use netmod_core::{Header, Refusal, ReplyBackoff, Stores, Time, VcId};
 
 use crate::pause::Pause;

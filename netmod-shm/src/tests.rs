@@ -1,7 +1,7 @@
 //! Two netmods of one process, and what a peer that writes nonsense brings about.
 
 use crate::config::ShmConfig;
-use netmod_core::stores::Processor;
+use netmod_core::processor::Processor;
 use netmod_core::{
     Arm, Card, CardWriter, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder, Pollers, RxBuf,
     SendBuf, Time, Vc, VcError, VcErrorKind, VcId, VcLife,

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::ptr::NonNull;
 
-use netmod_core::stores::Processor;
+use netmod_core::processor::Processor;
 use netmod_core::{RxBytes, Segment, Stores};
 
 use super::RingError;

@@ -7,6 +7,7 @@ use core::ptr;
 use core::slice;
 use std::sync::Arc;
 
+use netmod_core::copy::copy_within;
 use netmod_core::{RxBytes, Segment};
 
 use super::node_blocks::HEAD;
@@ -327,7 +328,7 @@ unsafe fn copy_run(src: *const u8, dst: *mut u8, bytes: usize) {
     for at in (0..bytes).step_by(piece) {
         let len = piece.min(bytes - at);
         // SAFETY: as demanded; pieces of what overlaps are not copied.
-        unsafe { ptr::copy(src.add(at), dst.add(at), len) };
+        unsafe { copy_within(src.add(at), dst.add(at), len) };
     }
 }
 

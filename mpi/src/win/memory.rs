@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ch3_shim::shared_memory::{AttachError, Extent, PeerMemory, SharedMemory};
 use netmod_core::buf::IoVec;
+use netmod_core::copy::copy_within;
 use netmod_core::{Datatype as Layout, RmaBuf, RxBytes, Segment, StoreKind};
 
 use crate::datatype::Buf;
@@ -169,7 +170,7 @@ pub(super) fn copy(from: &mut Segment, to: &mut Segment) {
     match (from.as_contig(), to.as_contig()) {
         (Some((source, n)), Some((target, room))) => {
             // SAFETY: both are lent to the operation, and have so many bytes. They may overlap.
-            unsafe { ptr::copy(source, target, n.min(room)) };
+            unsafe { copy_within(source, target, n.min(room)) };
         }
         (None, Some((target, room))) => {
             // SAFETY: the room is lent to the operation; MPI forbids that both overlap.

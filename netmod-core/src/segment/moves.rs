@@ -5,12 +5,13 @@
 
 #![allow(unsafe_code)]
 
+use core::array;
 use core::ops::ControlFlow;
-use core::{array, ptr};
 
 use super::layout::times;
 use super::program::{Element, Grid, Offsets, Piece, Visit};
 use crate::apart::opaque;
+use crate::copy;
 
 /// The direction from memory to packed bytes.
 pub(super) const OUT: bool = false;
@@ -37,7 +38,7 @@ const LINE: usize = 64;
 pub(super) unsafe fn copy<const DIR: bool>(memory: *mut u8, packed: *mut u8, len: usize) {
     let (src, dst) = if DIR == IN { (packed, memory) } else { (memory, packed) };
     // SAFETY: as demanded.
-    unsafe { ptr::copy_nonoverlapping(src, dst, len) };
+    unsafe { copy::copy(src, dst, len) };
 }
 
 /// The moves of a block, whose length is mostly constant.

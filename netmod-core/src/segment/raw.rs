@@ -8,12 +8,12 @@
 #![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
-use core::ptr;
 use std::sync::Arc;
 
 use super::moves::{Copier, IN, OUT, copy};
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes, SendBuf};
+use crate::copy;
 use crate::stores::{StoreKind, load, store};
 
 /// Bytes of noncontiguous data that are gathered for non-temporal stores at once.
@@ -275,7 +275,7 @@ impl Segment {
     unsafe fn copy_out(&mut self, dst: *mut u8, n: usize) {
         if matches!(self.layout, Layout::Contig) {
             // SAFETY: `pos + n <= end` bytes at `base` are lent; `dst` by this function's contract.
-            unsafe { ptr::copy_nonoverlapping(self.base.wrapping_add(self.pos), dst, n) };
+            unsafe { copy::copy(self.base.wrapping_add(self.pos), dst, n) };
         } else {
             // SAFETY: as demanded.
             unsafe { self.copy_scattered::<OUT>(dst, n) };

@@ -1,6 +1,7 @@
 //! Copying out of memory that another core has written, and will write again.
 
-use super::Processor;
+use crate::copy::copy;
+use crate::processor::Processor;
 
 /// Bytes that are prefetched ahead of the copy.
 const AHEAD: usize = 512;
@@ -26,7 +27,7 @@ pub unsafe fn load(src: *const u8, dst: *mut u8, n: usize) {
     // SAFETY: as demanded.
     unsafe {
         if n <= AHEAD || Processor::here() != Processor::Zen4 {
-            src.copy_to_nonoverlapping(dst, n);
+            copy(src, dst, n);
         } else if n < LONG {
             load_taken::<AHEAD, false>(src, dst, n);
         } else {

@@ -76,7 +76,7 @@
 //! tail that is not between the tail before and the head, a piece that does not lie in the ring, is
 //! [`Broken`].
 
-use netmod_core::stores::Processor;
+use netmod_core::processor::Processor;
 
 mod consumer;
 #[cfg(test)]

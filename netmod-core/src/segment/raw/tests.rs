@@ -1,5 +1,7 @@
 //! Segments against a naive model: a datatype as the plain list of its bytes' offsets.
 
+use core::ptr;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-use netmod_core::stores::{Processor, fetch_all_to_write, fetch_to_write, store};
+use netmod_core::copy::copy;
+use netmod_core::processor::Processor;
+use netmod_core::stores::{fetch_all_to_write, fetch_to_write, store};
 use netmod_core::{Header, Request, RxBuf, Stores};
 
 use super::Map;
@@ -189,7 +191,7 @@ impl RawRing {
     pub(crate) fn write_payload(&self, at: usize, bytes: &[u8]) {
         assert!(at <= MAX_PAYLOAD && at + bytes.len() <= self.payload_len as usize);
         // SAFETY: within the payload buffer, as asserted; for the slice see `write_inline`.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.payload.as_ptr().add(at), bytes.len()) };
+        unsafe { copy(bytes.as_ptr(), self.payload.as_ptr().add(at), bytes.len()) };
     }
 
     /// Lends bytes of the payload buffer to the engine.
@@ -211,7 +213,7 @@ impl RawRing {
     pub(crate) fn write_bulk(&self, at: u32, bytes: &[u8]) {
         assert!(at as usize + bytes.len() <= self.geometry.bulk as usize);
         // SAFETY: within the bulk area, as asserted; for the slice see `write_inline`.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len()) };
+        unsafe { copy(bytes.as_ptr(), self.bulk.as_ptr().add(at as usize), bytes.len()) };
     }
 
     /// Writes a piece of bytes into the bulk area, the way that is found to be better.
