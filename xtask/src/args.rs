@@ -57,6 +57,7 @@ options
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --forced       a suite once for each algorithm of collective operations, by NETMOD_COLL_*
   --env NAME=VALUE  a variable for the tests of a suite
+  --launcher PATH  the launcher of the tests of mpich and mpi4py, such as mpiexec.hydra [default: our mpiexec]
   --limit S      the most seconds for one test of a suite
   --runs N       runs of all rounds of peers --programs; with two a cell fails only by both [default: 1]
   --netmod NAME  one transport of peers --programs: shm or tcp
@@ -112,6 +113,9 @@ impl Args {
                 "--write" => args.peers.write = Some(words.next().ok_or("--write wants a folder")?.into()),
                 "--under" => args.peers.under = Some(words.next().ok_or("--under wants a command")?),
                 "--env" => args.suite.environment.push(variable(words.next())?),
+                "--launcher" => {
+                    args.suite.launcher = Some(words.next().ok_or("--launcher wants a program")?.into())
+                }
                 "--subset" => args.suite.subset = true,
                 "--forced" => args.suite.forced = true,
                 "--limit" => args.suite.limit = Some(number(&word, words.next())? as u64),
@@ -186,9 +190,10 @@ mod tests {
         let args = parse("suite mpich --filter coll --limit 9 --list --from b").expect("a sound line");
         assert_eq!((args.name.as_deref(), args.suite.filter.as_deref()), (Some("mpich"), Some("coll")));
         assert_eq!((args.suite.limit, args.suite.list, args.suite.from), (Some(9), true, Some("b".into())));
-        let args = parse("suite mpi4py --subset --env A=b --env C=d=e").expect("a sound line");
+        let args = parse("suite mpi4py --subset --env A=b --env C=d=e --launcher l").expect("a sound line");
         let variables = [("A".to_owned(), "b".to_owned()), ("C".to_owned(), "d=e".to_owned())];
         assert_eq!((args.suite.subset, args.suite.environment.as_slice()), (true, &variables[..]));
+        assert_eq!(args.suite.launcher, Some("l".into()));
         let args = parse("peers --programs --netmod tcp --runs 2 --filter ping --write a --under b")
             .expect("a sound line");
         assert_eq!((args.peers.programs, args.peers.netmod), (true, Some(peers::Netmod::Tcp)));

@@ -12,6 +12,8 @@ use super::lines::Test;
 
 /// Status of the launcher if the time of a job is over.
 const LATE: i32 = 124;
+/// The words of Hydra then, whose status does not tell it.
+const LATE_WORDS: &str = "APPLICATION TIMED OUT";
 /// Time for the launcher to end by itself after that.
 const GRACE: Duration = Duration::from_secs(10);
 /// Bytes of output that are kept.
@@ -34,7 +36,9 @@ pub(crate) fn launch(
     let log = File::create(output).map_err(fault)?;
     let mut command = Command::new(launcher);
     command
-        .args(["--timeout", &limit.to_string(), "-n", &test.ranks.to_string()])
+        // The launchers have no option in common for it.
+        .env("MPIEXEC_TIMEOUT", limit.to_string())
+        .args(["-n", &test.ranks.to_string()])
         .args(&test.launcher)
         .arg(folder.join(&test.program))
         .args(&test.arguments)
@@ -50,7 +54,8 @@ pub(crate) fn launch(
     let mut bytes = Vec::new();
     File::open(output).and_then(|f| f.take(OUTPUT).read_to_end(&mut bytes)).map_err(fault)?;
     let output = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Ended { status, late: status == Some(LATE), stuck, output })
+    let late = status == Some(LATE) || output.contains(LATE_WORDS);
+    Ok(Ended { status, late, stuck, output })
 }
 
 /// Waits for the launcher. Ends its group if it takes longer; then the flag is true.
@@ -94,17 +99,19 @@ mod tests {
 
     #[test]
     fn a_job_gets_its_arguments_and_variables() {
-        let script = "echo \"$1 $2 $3 $4 $5 ${6##*/} $7 $ONE\"; pwd >&2; exit 3";
+        let script = "echo \"$MPIEXEC_TIMEOUT $1 $2 $3 ${4##*/} $5 $ONE\"; pwd >&2; exit 3";
         let ended = run("words", script, "ring 5 arg=-x mpiexecarg=-go-on env=ONE=two");
         assert_eq!((ended.status, ended.late, ended.stuck), (Some(3), false, false));
         let (words, folder) = ended.output.split_once('\n').expect("two lines");
-        assert_eq!(words, "--timeout 60 -n 5 -go-on ring -x two");
+        assert_eq!(words, "60 -n 5 -go-on ring -x two");
         assert!(folder.contains("netmod-suite-words"), "{folder}");
     }
 
     #[test]
-    fn the_end_for_time_is_told_by_the_status() {
+    fn the_end_for_time_is_told() {
         assert!(run("late", "exit 124", "ring 2").late);
+        assert!(run("late-hydra", "echo '[m] APPLICATION TIMED OUT, TIMEOUT = 60s'; exit 15", "ring 2").late);
+        assert!(!run("early", "exit 15", "ring 2").late);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct Asked {
     pub(crate) json: bool,
     /// The folder with the built library; without one the release profile is built.
     pub(crate) from: Option<PathBuf>,
+    /// The launcher of the tests; the library's own by default.
+    pub(crate) launcher: Option<PathBuf>,
 }
 
 impl Asked {
@@ -73,6 +75,11 @@ impl Asked {
         Ok(prefix)
     }
 
+    /// Returns the launcher of tests of a library that is installed there.
+    fn launcher(&self, prefix: &Path) -> PathBuf {
+        self.launcher.clone().unwrap_or_else(|| prefix.join("bin/mpiexec"))
+    }
+
     /// Returns the words that tell a reader of a report what it is of.
     fn title(&self) -> String {
         let commit = output(std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]));
@@ -80,6 +87,9 @@ impl Asked {
         let mut title = format!("Commit {}", commit.as_deref().unwrap_or("unknown").trim());
         for (n, (name, value)) in self.environment.iter().enumerate() {
             title += &format!("{} {name}={value}", if n == 0 { " with" } else { "," });
+        }
+        if let Some(launcher) = &self.launcher {
+            title += &format!(", under {}", launcher.display());
         }
         title + "."
     }

@@ -1,5 +1,5 @@
-//! mpi4py's own tests: those of its source package, run by our `mpiexec` with several numbers of
-//! ranks, on an extension for one of the ABIs.
+//! mpi4py's own tests: those of its source package, run by our `mpiexec` or another launcher with
+//! several numbers of ranks, on an extension for one of the ABIs.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -55,6 +55,7 @@ pub(crate) fn run(asked: &Asked, extension: Extension) -> Result<Vec<Outcome>, S
         tests,
         package: extension.package(&folder, &prefix)?,
         library: prefix.join("lib").join(extension.library()),
+        launcher: asked.launcher(&prefix),
         prefix,
         environment: asked.environment.clone(),
     };
@@ -99,6 +100,7 @@ struct Setup {
     library: PathBuf,
     /// The folder in which it is installed.
     prefix: PathBuf,
+    launcher: PathBuf,
     /// Further variables.
     environment: Vec<(String, String)>,
 }
@@ -135,8 +137,7 @@ impl Setup {
             expects: Expects::NoErrors,
             memory: 0.0,
         };
-        let launcher = self.prefix.join("bin/mpiexec");
-        let ended = launch::launch(&test, &launcher, &self.tests, &folder.join("output.txt"), limit)?;
+        let ended = launch::launch(&test, &self.launcher, &self.tests, &folder.join("output.txt"), limit)?;
         Ok(judge(&ended, limit))
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(asked: &Asked, language: &Language) -> Result<Vec<Outcome>, St
         return Ok(Vec::new());
     };
     compile(language, &build, &tests)?;
-    let launcher = prefix.join("bin/mpiexec");
+    let launcher = asked.launcher(&prefix);
     let mut progress = Progress::new(tests.len());
     let mut outcomes = Vec::new();
     for test in tests {
