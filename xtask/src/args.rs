@@ -26,7 +26,7 @@ jobs
   doc        the documentation, without warnings
   book       the pages in docs as a book, in target/book (mdbook, which cargo installs)
   crates     packages each crate that can be published, and builds it from that; licences and sources of dependencies
-             (cargo-deny, which cargo installs)
+             (cargo-deny, which is fetched)
   abi        writes the headers of C and the exported functions that follow from the tables in mpi-abi
   libfabric  fetches the second libfabric of the tests, and prints the variable that names it
   vm-test    tests that need an RDMA device, in a virtual machine (qemu, and a kernel that apt fetches)

