@@ -2,10 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use crate::error::Result;
+use crate::error::{MpiError, Result};
 use crate::guest;
 use crate::status::Status;
 
@@ -30,16 +30,23 @@ pub trait GreqFunctions: Any + Send + Sync {
     fn cancel(&self, complete: bool) -> Result<()>;
 }
 
+/// A function that waits for the operation, for about so many seconds, and completes the request if
+/// it is over. The wait for the request fails with its error.
+pub type WaitFunction = Box<dyn Fn(f64) -> Result<()> + Send + Sync>;
+
 /// A generalized request.
 pub(crate) struct Generalized {
     functions: Arc<dyn GreqFunctions>,
+    waiter: Option<WaitFunction>,
     complete: AtomicBool,
+    /// The failure of a function that was to let the operation go on.
+    failure: OnceLock<Box<MpiError>>,
 }
 
 impl Generalized {
     /// Creates a request of an operation that is not over.
-    pub(crate) fn new(functions: Arc<dyn GreqFunctions>) -> Generalized {
-        Generalized { functions, complete: AtomicBool::new(false) }
+    pub(crate) fn new(functions: Arc<dyn GreqFunctions>, waiter: Option<WaitFunction>) -> Generalized {
+        Generalized { functions, waiter, complete: AtomicBool::new(false), failure: OnceLock::new() }
     }
 
     /// The program's functions.
@@ -50,6 +57,13 @@ impl Generalized {
     /// Notes that the operation is over.
     pub(crate) fn complete(&self) {
         self.complete.store(true, Ordering::Release);
+    }
+
+    /// Notes that the operation is over, and has failed.
+    pub(crate) fn fail(&self, error: Box<MpiError>) {
+        // The first failure is told.
+        let _ = self.failure.set(error);
+        self.complete();
     }
 
     /// Returns true if the program has said that the operation is over.
@@ -72,6 +86,9 @@ impl Generalized {
     /// # Errors
     /// Those of the function.
     pub(crate) fn query(&self) -> Result<Status> {
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
         guest::call("the query function of a generalized request", || self.functions.query())
     }
 
@@ -81,6 +98,19 @@ impl Generalized {
     /// Those of the function.
     pub(crate) fn free(&self) -> Result<()> {
         guest::call("the free function of a generalized request", || self.functions.free())
+    }
+
+    /// Returns true if a wait for the request calls a function of the program.
+    pub(crate) fn has_waiter(&self) -> bool {
+        self.waiter.is_some()
+    }
+
+    /// Waits by the function of the program for about so many seconds. Nothing may be locked.
+    pub(crate) fn wait(&self, seconds: f64) {
+        let Some(waiter) = &self.waiter else { return };
+        if let Err(error) = guest::call("the wait function of a generalized request", || waiter(seconds)) {
+            self.fail(error);
+        }
     }
 
     /// Cancels the operation.

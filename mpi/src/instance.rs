@@ -275,8 +275,8 @@ impl Mpi {
         self.delete_all_attrs(Comm::SELF)
     }
 
-    /// Leaves the job (`MPI_Finalize`): deletes the attributes of `MPI_COMM_SELF`, waits for the
-    /// other processes, and closes all connections.
+    /// Leaves the job (`MPI_Finalize`): deletes the attributes of `MPI_COMM_SELF`, waits for
+    /// asynchronous functions and for the other processes, and closes all connections.
     ///
     /// # Errors
     /// As [`Device::finalize`]; what the function that deletes an attribute returns, which is told
@@ -284,7 +284,7 @@ impl Mpi {
     /// after failures (ULFM), no failure of a process is an error here.
     pub fn finalize(&self) -> Result<()> {
         let handler = self.comm_handler(Comm::NULL);
-        let deleted = self.begin_finalize();
+        let deleted = self.begin_finalize().and(self.end_polled());
         let sent = self.flush_all_buffers();
         self.end_progress();
         let Some(mut state) = self.lock().take() else { return Err(finalized()) };

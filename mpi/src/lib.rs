@@ -10,7 +10,8 @@
 //! that wait one makes progress for all (`wait`, `turns`). If it is wanted, a thread of the library
 //! does so while the program computes (`unattended`).
 //! Functions of the program (operations, attribute functions, error handlers, generalized requests)
-//! are never called under the lock, so that they may call MPI.
+//! are never called under the lock, so that they may call MPI. Those that are polled (`polled`) are
+//! called by waits and tests, and keep a wait from long sleeps.
 //!
 //! The wire knows processes by their rank in the job. A communicator is a pair of contexts, one for
 //! messages and one for collective operations, and a list of processes (`comm`, `ranks`); `context`
@@ -27,7 +28,7 @@
 //! 2. messages on a communicator: `status`, `target`, `buffers`, `matched`, and the agreements of
 //!    `exchange` and `context`;
 //! 3. `objects`: all tables, which tasks work on;
-//! 4. `task`, and `request`, which may have a task and so is not one of the objects;
+//! 4. `task`, `polled`, and `request`, which may have a task and so is not one of the objects;
 //! 5. `instance`: objects and requests behind the lock; `wait` and `unattended`, which make
 //!    progress on them; `tool` has MPI's interface for tools;
 //! 6. MPI's functions: `calls`, and those of [`coll`], [`topo`], `partitioned`, `io`, which has
@@ -65,6 +66,7 @@ mod matched;
 mod objects;
 pub mod op;
 mod partitioned;
+mod polled;
 mod ranks;
 mod request;
 mod session;
@@ -89,4 +91,5 @@ pub use greq::GreqFunctions;
 pub use instance::Mpi;
 pub use io::UserDatarep;
 pub use netmod_core::tell::on_stderr;
+pub use polled::{PollFunction, Polled};
 pub use status::Status;

@@ -75,17 +75,23 @@ fn stay(mpi: &Mpi, quit: &AtomicBool, calls: &mut u64) -> Result<bool> {
     state.dev.end_call();
     drop(guard);
     call.map_or(Ok(()), |call| mpi.make_call(call))?;
+    if mpi.is_multiple() {
+        mpi.poll_functions()?;
+        *calls = mpi.background().calls();
+    }
     Ok(true)
 }
 
-/// Waits until a call wants the lock, or a function of the program is to be called. Only a program
-/// with several threads has them called by this one.
+/// Waits until a call wants the lock, or functions of the program are to be called. Only a program
+/// with several threads has them called by this one, those that are polled after a while.
 fn wait(mpi: &Mpi, quit: &AtomicBool, state: &mut State) -> Result<Option<Call>> {
     let State { dev, objects, requests } = state;
     let vci: &mut Vci = dev;
     loop {
         let (seen, mut call, mut leaves) = (news(vci, requests), None, false);
-        vci.go_on_waiting(MANY, Time::NEVER, |vci| {
+        let polls = mpi.is_multiple() && requests.polled.len() > 0;
+        let until = if polls { vci.now() + LONGEST } else { Time::NEVER };
+        vci.go_on_waiting(MANY, until, |vci| {
             objects.wins.serve(vci);
             if mpi.is_multiple() {
                 call = requests.advance_tasks(vci, objects);
@@ -95,7 +101,7 @@ fn wait(mpi: &Mpi, quit: &AtomicBool, state: &mut State) -> Result<Option<Call>>
             leaves = call.is_some() || mpi.is_wanted() || quit.load(Ordering::Acquire);
             leaves || seen != news(vci, requests)
         })?;
-        if leaves {
+        if leaves || polls {
             return Ok(call);
         }
         mpi.turns().tell();

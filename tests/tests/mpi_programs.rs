@@ -348,6 +348,33 @@ fn extensions_of_mpich() {
     }
 }
 
+#[test]
+fn operations_of_the_program_that_are_polled() {
+    let program = prefix().compiled("polled.c");
+    let cases = [
+        (1, "single", "auto", &[][..]),
+        (2, "multiple", "auto", &[OVER_TCP]),
+        (3, "single", "thread", &[OVER_TCP]),
+        (4, "multiple", "thread", &[]),
+    ];
+    for (ranks, level, progress, variables) in cases {
+        let test = "operations_of_the_program_that_are_polled";
+        let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
+        job.arg(level).env("NETMOD_PROGRESS", progress).envs(variables.iter().copied());
+        run(&mut job).expect_ok("polled", ranks);
+    }
+}
+
+#[test]
+fn an_end_that_waits_for_what_is_polled_says_so() {
+    let test = "an_end_that_waits_for_what_is_polled_says_so";
+    let program = prefix().compiled("polled.c");
+    let mut job = prefix().job(test, Starter::Nmrun, 1, &program).expect("our launcher");
+    let done = run(job.arg("single").arg("3.2"));
+    done.expect_ok("polled", 1);
+    assert!(done.output.contains("MPI_Finalize waits for 1 asynchronous things"), "{done}");
+}
+
 /// Connections that a process breaks go on, or are lost if they may not; a peer that receives
 /// nothing is told of.
 #[test]

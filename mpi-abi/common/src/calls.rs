@@ -85,18 +85,28 @@ pub fn resume() -> bool {
     matches!(resumed, Ok(_) | Err(RUNNING))
 }
 
+/// Returns true if neither `MPI_COMM_WORLD` nor a session uses the library.
+fn is_unused(mpi: &Mpi) -> Result<bool> {
+    Ok(WORLD.load(Ordering::Acquire) != RUNNING && mpi.open_sessions()? == 0)
+}
+
 /// Ends the library if neither `MPI_COMM_WORLD` nor a session uses it. As long as `MPI_Init` may
 /// still be called it only pauses, and ends with the process.
 ///
 /// # Errors
 /// As [`Mpi::finalize`].
 pub fn end_if_unused(mpi: &Mpi) -> Result<()> {
-    let held = uses();
-    let world = WORLD.load(Ordering::Acquire);
-    if world == RUNNING || mpi.open_sessions()? > 0 {
+    let mut held = uses();
+    if is_unused(mpi)? && WORLD.load(Ordering::Acquire) == BEFORE {
+        // Functions of the program are called, which may begin to use it.
+        drop(held);
+        mpi.end_polled()?;
+        held = uses();
+    }
+    if !is_unused(mpi)? {
         return Ok(());
     }
-    if world == BEFORE {
+    if WORLD.load(Ordering::Acquire) == BEFORE {
         static AT_EXIT: Once = Once::new();
         // SAFETY: the function takes nothing, and the library is never unloaded.
         AT_EXIT.call_once(|| unsafe {

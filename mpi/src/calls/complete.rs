@@ -6,10 +6,22 @@ use ch3_shim::Vci;
 
 use crate::consts::UNDEFINED;
 use crate::error::{Class, MpiError, Result};
+use crate::greq::Generalized;
 use crate::handle::Request;
 use crate::instance::{Mpi, State};
 use crate::request::{Ended, Kind, is_nothing, status_of_nothing};
 use crate::status::Status;
+
+/// Seconds that a function of the program waits for a request, before others go on.
+const TURN: f64 = 1e-3;
+
+/// A generalized request for which a wait calls a function of the program.
+enum Asked {
+    /// It is to be waited for.
+    Wait(Arc<Generalized>),
+    /// It is over.
+    End(Arc<Generalized>),
+}
 
 /// The failures among several requests.
 #[derive(Default)]
@@ -55,18 +67,35 @@ impl Mpi {
             return Ok(status_of_nothing(std::mem::replace(request, Request::NULL)));
         }
         let mut checked = false;
-        let ended = self.wait_until(|vci, objects, known| {
-            if let Some(status) = known.end_plain(vci, &objects.comms, request) {
-                return Some(Ok(Ended::Now(Ok(status))));
+        loop {
+            let ended = self.wait_until(|vci, objects, known| {
+                if let Some(status) = known.end_plain(vci, &objects.comms, request) {
+                    return Some(Ok(Ok(Ended::Now(Ok(status)))));
+                }
+                if !std::mem::replace(&mut checked, true) {
+                    if let Err(e) = known.check(*request) {
+                        return Some(Err(e));
+                    }
+                    if let Some(waited) = known.waited(*request) {
+                        return Some(Ok(Err(waited)));
+                    }
+                }
+                known.is_settled(vci, *request).then(|| Ok(Ok(known.end(vci, &objects.comms, request))))
+            })?;
+            match ended {
+                Ok(ended) => return ended.result(),
+                Err(waited) => self.wait_by_function(&waited)?,
             }
-            if !std::mem::replace(&mut checked, true)
-                && let Err(e) = known.check(*request)
-            {
-                return Some(Err(e));
-            }
-            known.is_settled(vci, *request).then(|| Ok(known.end(vci, &objects.comms, request)))
-        })?;
-        ended.result()
+        }
+    }
+
+    /// Waits for a request by the program's function, while everything else goes on now and then.
+    fn wait_by_function(&self, request: &Generalized) -> Result<()> {
+        while !request.is_complete() {
+            request.wait(TURN);
+            self.progress()?;
+        }
+        Ok(())
     }
 
     /// Tests a request (`MPI_Test`). Returns the status or the failure of its operation if that is
@@ -128,6 +157,8 @@ impl Mpi {
         let (mut checked, mut failures) = (false, Failures::default());
         // Each is ended as soon as those before it are, while the next are under way.
         let mut next = 0;
+        // A request that a function of the program waits for, and that was not asked for yet.
+        let mut unasked = 0;
         loop {
             let asked = self.wait_until(|vci, objects, known| {
                 if !std::mem::replace(&mut checked, true)
@@ -142,21 +173,28 @@ impl Mpi {
                     } else if let Some(status) = known.end_plain(vci, comms, request) {
                         report(next, status, None);
                     } else if !known.is_settled(vci, *request) {
-                        return None;
+                        let first = std::mem::replace(&mut unasked, next + 1) <= next;
+                        let waited = if first { known.waited(*request) } else { None };
+                        return waited.map(|waited| Ok(Some(Asked::Wait(waited))));
                     } else {
                         match known.end(vci, comms, request) {
                             Ended::Now(result) => failures.tell(next, result, &mut report),
-                            Ended::Ask(generalized) => return Some(Ok(Some(generalized))),
+                            Ended::Ask(ended) => return Some(Ok(Some(Asked::End(ended)))),
                         }
                     }
                     next += 1;
                 }
                 Some(Ok(None))
             })?;
-            // The program's function is called without the lock.
-            let Some(generalized) = asked else { return failures.result() };
-            failures.tell(next, generalized.end(), &mut report);
-            next += 1;
+            // The program's functions are called without the lock.
+            match asked {
+                None => return failures.result(),
+                Some(Asked::Wait(waited)) => self.wait_by_function(&waited)?,
+                Some(Asked::End(ended)) => {
+                    failures.tell(next, ended.end(), &mut report);
+                    next += 1;
+                }
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use crate::error::{Arrived, Class, MpiError, Result};
 use crate::greq::Generalized;
 use crate::handle::{Comm, Request, Table};
 use crate::objects::Objects;
+use crate::polled::PollList;
 use crate::status::{Status, failure, take};
 use crate::task::{Call, Progress, Task};
 
@@ -75,6 +76,8 @@ pub(crate) struct Requests {
     ended_tasks: u64,
     /// Windows, whose requests are served by whoever waits.
     pub windows: usize,
+    /// Operations of the program that go on when a function is called.
+    pub polled: PollList,
 }
 
 impl Requests {
@@ -101,7 +104,7 @@ impl Requests {
     /// Returns true if a wait has more to do than to make progress on messages.
     #[inline]
     pub(crate) fn has_other_work(&self) -> bool {
-        self.has_tasks() || self.windows > 0
+        self.has_tasks() || self.windows > 0 || self.polled.len() > 0
     }
 
     /// Advances the task of a persistent request from now on.
@@ -393,7 +396,7 @@ impl Kind {
         }
     }
 
-    /// Lets the operation end by itself. Returns false if it is a task, which needs its request.
+    /// Lets the operation end by itself. Returns false if it needs its request until then.
     pub(crate) fn let_go(&mut self, vci: &mut Vci) -> bool {
         match self {
             Kind::Send(raw, _) | Kind::Recv(raw, ..) => vci.free_raw(*raw),
@@ -408,7 +411,9 @@ impl Kind {
                 return p.current.as_mut().is_none_or(|current| current.let_go(vci));
             }
             Kind::Task(_) => return false,
-            Kind::Over(_) | Kind::Generalized(_) => {}
+            // The program tells its end by the request.
+            Kind::Generalized(g) => return g.is_complete(),
+            Kind::Over(_) => {}
         }
         true
     }

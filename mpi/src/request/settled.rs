@@ -64,6 +64,15 @@ impl Requests {
         requests.iter().enumerate().try_for_each(each)
     }
 
+    /// Returns the operation of a request that is not over and that a function of the program waits
+    /// for.
+    pub(crate) fn waited(&self, request: Request) -> Option<Arc<Generalized>> {
+        match &self.table.find(request)?.kind {
+            Kind::Generalized(g) if g.has_waiter() && !g.is_complete() => Some(Arc::clone(g)),
+            _ => None,
+        }
+    }
+
     /// Returns true if a wait for this request is over. One that does not exist is: another thread
     /// has used it up.
     #[inline]

@@ -355,7 +355,7 @@ type FortranFreeFn = unsafe extern "C-unwind" fn(*mut c_void, *mut c_int);
 type FortranCancelFn = unsafe extern "C-unwind" fn(*mut c_void, *mut c_int, *mut c_int);
 
 /// The functions of a generalized request in C.
-struct Functions<A: Abi> {
+pub(super) struct Functions<A: Abi> {
     query: QueryFn<A::Status>,
     free: FreeFn,
     cancel: CancelFn,
@@ -369,7 +369,7 @@ struct FortranFunctions<A: Abi> {
 }
 
 /// The functions of a generalized request.
-struct Greq<A: Abi> {
+pub(super) struct Greq<A: Abi> {
     functions: Functions<A>,
     /// Set once the bindings of Fortran have said that they are of that language.
     fortran: OnceLock<FortranFunctions<A>>,
@@ -378,13 +378,41 @@ struct Greq<A: Abi> {
 }
 
 impl<A: Abi> Greq<A> {
-    fn state(&self) -> *mut c_void {
+    /// Takes the functions of a request and the address that the program gave with them.
+    ///
+    /// # Safety
+    /// The functions are of the types that the standard names, or NULL.
+    ///
+    /// # Errors
+    /// If one is NULL.
+    pub(super) unsafe fn new(
+        query: Function,
+        free: Function,
+        cancel: Function,
+        extra_state: *mut c_void,
+    ) -> Result<Greq<A>> {
+        type AnyFn = unsafe extern "C-unwind" fn();
+        let (Some(query), Some(free), Some(cancel)) = (query, free, cancel) else {
+            return Err(MpiError::new(Class::ARG, "a function of the generalized request is NULL"));
+        };
+        // SAFETY: as the caller promises.
+        let functions = unsafe {
+            Functions::<A> {
+                query: core::mem::transmute::<AnyFn, QueryFn<A::Status>>(query),
+                free: core::mem::transmute::<AnyFn, FreeFn>(free),
+                cancel: core::mem::transmute::<AnyFn, CancelFn>(cancel),
+            }
+        };
+        Ok(Greq { functions, fortran: OnceLock::new(), extra_state: extra_state.expose_provenance() })
+    }
+
+    pub(super) fn state(&self) -> *mut c_void {
         core::ptr::with_exposed_provenance_mut(self.extra_state)
     }
 }
 
 /// Returns an error if a function of the program returned a code.
-fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
+pub(super) fn returned<A: Abi>(code: c_int, function: &str) -> Result<()> {
     if code == 0 {
         return Ok(());
     }
@@ -442,22 +470,11 @@ pub unsafe fn grequest_start<A: Abi>(
     extra_state: *mut c_void,
     request: *mut c_int,
 ) -> Result<()> {
-    type AnyFn = unsafe extern "C-unwind" fn();
-    let (Some(query), Some(free), Some(cancel)) = (query, free, cancel) else {
-        return Err(MpiError::new(Class::ARG, "a function of the generalized request is NULL"));
-    };
-    // SAFETY: the program passes functions of these types, as the standard wants it.
-    let functions = unsafe {
-        Functions::<A> {
-            query: core::mem::transmute::<AnyFn, QueryFn<A::Status>>(query),
-            free: core::mem::transmute::<AnyFn, FreeFn>(free),
-            cancel: core::mem::transmute::<AnyFn, CancelFn>(cancel),
-        }
-    };
-    let extra_state = extra_state.expose_provenance();
-    let functions = Greq { functions, fortran: OnceLock::new(), extra_state };
-    // SAFETY: the caller's memory.
-    unsafe { put(request, mpi.grequest_start(Arc::new(functions))?) }
+    // SAFETY: the program passes functions of these types; the caller's memory.
+    unsafe {
+        let functions = Greq::<A>::new(query, free, cancel, extra_state)?;
+        put(request, mpi.grequest_start(Arc::new(functions))?)
+    }
 }
 
 /// Notes that the functions of a generalized request are of Fortran.

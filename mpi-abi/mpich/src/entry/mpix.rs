@@ -8,10 +8,10 @@ missing! { MPIX_Allreduce_enqueue_c PMPIX_Allreduce_enqueue_c (sendbuf: *const c
     on Object::Comm(comm); (sendbuf, recvbuf, count, datatype, op, comm) }
 free! { MPIX_Async_get_state PMPIX_Async_get_state (async_thing: *mut c_void) -> *mut c_void
     { imp::mpix::async_get_state(async_thing) } }
-missing! { MPIX_Async_spawn PMPIX_Async_spawn (async_thing: *mut c_void, poll_fn: Function, extra_state: *mut c_void, stream: c_int)
-    on Object::None; (async_thing, poll_fn, extra_state, stream) }
-missing! { MPIX_Async_start PMPIX_Async_start (poll_fn: Function, extra_state: *mut c_void, stream: c_int)
-    on Object::None; (poll_fn, extra_state, stream) }
+entry! { MPIX_Async_spawn PMPIX_Async_spawn [] (async_thing: *mut c_void, poll_fn: Function, extra_state: *mut c_void, stream: c_int)
+    on Object::None; |mpi| imp::mpix::async_spawn(mpi, async_thing, poll_fn, extra_state, stream) }
+entry! { MPIX_Async_start PMPIX_Async_start [] (poll_fn: Function, extra_state: *mut c_void, stream: c_int)
+    on Object::None; |mpi| imp::mpix::async_start(mpi, poll_fn, extra_state, stream) }
 entry! { MPIX_Comm_agree PMPIX_Comm_agree [] (comm: c_int, flag: *mut c_int)
     on Object::Comm(comm); |mpi| { given(flag)?; imp::mpix::comm_agree(mpi, comm, flag) } }
 entry! { MPIX_Comm_create_errhandler_x PMPIX_Comm_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
@@ -40,12 +40,12 @@ entry! { MPIX_File_create_errhandler_x PMPIX_File_create_errhandler_x [] (comm_e
     on Object::None; |mpi| { given(errhandler)?; imp::mpix::file_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }
 free! { MPIX_GPU_query_support PMPIX_GPU_query_support [] (gpu_type: c_int, is_supported: *mut c_int) -> code
     { imp::mpix::gpu_query_support(gpu_type, is_supported) } }
-missing! { MPIX_Grequest_class_allocate PMPIX_Grequest_class_allocate (greq_class: c_int, extra_state: *mut c_void, request: *mut c_int)
-    on Object::None; (greq_class, extra_state, request) }
-missing! { MPIX_Grequest_class_create PMPIX_Grequest_class_create (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, greq_class: *mut c_int)
-    on Object::None; (query_fn, free_fn, cancel_fn, poll_fn, wait_fn, greq_class) }
-missing! { MPIX_Grequest_start PMPIX_Grequest_start (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, extra_state: *mut c_void, request: *mut c_int)
-    on Object::None; (query_fn, free_fn, cancel_fn, poll_fn, wait_fn, extra_state, request) }
+entry! { MPIX_Grequest_class_allocate PMPIX_Grequest_class_allocate [] (greq_class: c_int, extra_state: *mut c_void, request: *mut c_int)
+    on Object::None; |mpi| { given(request)?; imp::mpix::grequest_class_allocate::<Interface>(mpi, greq_class, extra_state, request) } }
+entry! { MPIX_Grequest_class_create PMPIX_Grequest_class_create [] (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, greq_class: *mut c_int)
+    on Object::None; |mpi| imp::mpix::grequest_class_create::<Interface>(mpi, query_fn, free_fn, cancel_fn, poll_fn, wait_fn, greq_class) }
+entry! { MPIX_Grequest_start PMPIX_Grequest_start [] (query_fn: Function, free_fn: Function, cancel_fn: Function, poll_fn: Function, wait_fn: Function, extra_state: *mut c_void, request: *mut c_int)
+    on Object::None; |mpi| { given(request)?; imp::mpix::grequest_start::<Interface>(mpi, query_fn, free_fn, cancel_fn, poll_fn, wait_fn, extra_state, request) } }
 anytime! { MPIX_Info_set_hex PMPIX_Info_set_hex [] (info: c_int, key: *const c_char, value: *const c_void, value_size: c_int)
     on Object::None; |mpi| imp::mpix::info_set_hex(mpi, info, key, value, value_size) }
 missing! { MPIX_Irecv_enqueue PMPIX_Irecv_enqueue (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, request: *mut c_int)
@@ -96,8 +96,8 @@ missing! { MPIX_Stream_isend PMPIX_Stream_isend (buf: *const c_void, count: c_in
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index, request) }
 missing! { MPIX_Stream_isend_c PMPIX_Stream_isend_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index, request) }
-missing! { MPIX_Stream_progress PMPIX_Stream_progress (stream: c_int)
-    on Object::None; (stream) }
+entry! { MPIX_Stream_progress PMPIX_Stream_progress [] (stream: c_int)
+    on Object::None; |mpi| imp::mpix::stream_progress(mpi, stream) }
 missing! { MPIX_Stream_recv PMPIX_Stream_recv (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)
     on Object::Comm(comm); (buf, count, datatype, source, tag, comm, source_stream_index, dest_stream_index, status) }
 missing! { MPIX_Stream_recv_c PMPIX_Stream_recv_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)

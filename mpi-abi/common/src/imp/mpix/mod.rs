@@ -1,7 +1,9 @@
 //! Extensions: what the library can do, layouts of datatypes, functions with a state, and going on
 //! after failures.
 
+mod polled;
 mod states;
+mod streams;
 
 use core::ffi::{c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -16,7 +18,11 @@ pub use super::error::{
     comm_create_errhandler_x, file_create_errhandler_x, session_create_errhandler_x, win_create_errhandler_x,
 };
 pub use super::op::op_create_x;
+pub use polled::{
+    async_get_state, async_spawn, async_start, grequest_class_allocate, grequest_class_create, grequest_start,
+};
 pub use states::{State, end_unused};
+pub use streams::stream_progress;
 
 /// The greatest number of a kind of accelerators.
 const LAST_ACCELERATOR: c_int = 2;
@@ -34,11 +40,6 @@ pub fn query_hip_support() -> c_int {
 
 pub fn query_ze_support() -> c_int {
     0
-}
-
-/// No asynchronous thing can have been started, so none has a state.
-pub fn async_get_state(_thing: *mut c_void) -> *mut c_void {
-    core::ptr::null_mut()
 }
 
 /// MPICH's older names of functions that MPI 4.1 has.
