@@ -74,6 +74,11 @@ impl NodeState {
         self.decided.get()
     }
 
+    /// Returns true if it is decided whether the processes share memory.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.decided.get().is_some()
+    }
+
     /// Returns the memory that the processes share, if it is decided that they do.
     #[inline]
     pub(super) fn memory(&self) -> Option<&Arc<NodeMemory>> {

@@ -40,6 +40,8 @@ pub(super) struct Epochs {
     pub completes: Vec<u32>,
     /// Calls that have ended without a wait.
     pub quick: u32,
+    /// False if nothing was sent to any target since all were found idle.
+    pub in_use: bool,
 }
 
 /// Returns the error of a call that does not fit the epoch.
@@ -65,7 +67,7 @@ impl Epochs {
     /// Creates the epochs on a window of `n` processes.
     pub(super) fn new(n: usize) -> Epochs {
         let (held, posts, completes) = (vec![None; n], vec![0; n], vec![0; n]);
-        Epochs { access: Access::None, exposure: None, held, posts, completes, quick: 0 }
+        Epochs { access: Access::None, exposure: None, held, posts, completes, quick: 0, in_use: false }
     }
 
     /// Checks that the memory of a rank may be accessed, and notes that it is.

@@ -115,7 +115,7 @@ impl Window {
 
     /// Returns true if nothing is under way to a target.
     #[inline]
-    fn is_idle(&self, rank: u32) -> bool {
+    pub(super) fn is_idle(&self, rank: u32) -> bool {
         let target = &self.targets[rank as usize];
         !target.is_dirty && target.pending.is_empty() && target.failure.is_none()
     }
@@ -445,12 +445,16 @@ impl Mpi {
         if is_due { self.step() } else { Ok(()) }
     }
 
-    /// Returns the targets of a flush of all at which something is under way.
-    pub(super) fn busy_targets(&self, win: Win, what: &str) -> Result<Vec<u32>> {
-        self.on_window(win, |window, _| {
+    /// Checks a flush of all targets, and returns those at which something is under way.
+    pub(super) fn flushed_all(&self, win: Win, what: &str) -> Result<FlushedAll> {
+        self.on_window(win, |window, vci| {
             window.epochs.check_flush(None, what)?;
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            Ok((0..window.targets.len() as u32).filter(|rank| !window.is_idle(*rank)).collect())
+            let busy = window.used_targets();
+            if !busy.is_empty() {
+                return Ok(FlushedAll::Busy(busy));
+            }
+            window.ended_quickly(vci, |_| true).map(FlushedAll::Idle)
         })
     }
 
@@ -459,8 +463,10 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::win_flush`].
     pub fn win_flush_all(&self, win: Win) -> Result<()> {
-        let ranks = self.busy_targets(win, "MPI_Win_flush_all")?;
-        if ranks.is_empty() { self.step() } else { self.flush_ranks(win, &ranks) }
+        match self.flushed_all(win, "MPI_Win_flush_all")? {
+            FlushedAll::Busy(ranks) => self.flush_ranks(win, &ranks),
+            FlushedAll::Idle(is_due) => self.step_if(is_due),
+        }
     }
 
     /// Ends the operations on all targets here (`MPI_Win_flush_local_all`).
@@ -468,8 +474,10 @@ impl Mpi {
     /// # Errors
     /// As [`Mpi::win_flush`].
     pub fn win_flush_local_all(&self, win: Win) -> Result<()> {
-        let ranks = self.busy_targets(win, "MPI_Win_flush_local_all")?;
-        if ranks.is_empty() { self.step() } else { self.end_answers(win, &ranks) }
+        match self.flushed_all(win, "MPI_Win_flush_local_all")? {
+            FlushedAll::Busy(ranks) => self.end_answers(win, &ranks),
+            FlushedAll::Idle(is_due) => self.step_if(is_due),
+        }
     }
 
     /// Orders this process's loads and stores with those of others (`MPI_Win_sync`).
@@ -490,6 +498,14 @@ enum Flushed {
     /// Something is under way there.
     Busy(u32),
     /// Nothing is; true if it is time to make progress.
+    Idle(bool),
+}
+
+/// The state of all targets that are flushed.
+pub(super) enum FlushedAll {
+    /// Something is under way at these.
+    Busy(Vec<u32>),
+    /// Nothing is anywhere; true if it is time to make progress.
     Idle(bool),
 }
 

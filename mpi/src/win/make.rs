@@ -508,7 +508,7 @@ impl Mpi {
         let ranks =
             self.on_window(handle, |window, _| Ok((0..window.targets.len() as u32).collect::<Vec<_>>()))?;
         let done = self.flush_ranks(handle, &ranks);
-        let met = self.win_barrier(handle).and_then(|()| self.wait_for_wakes(handle));
+        let met = self.last_barrier(handle).and_then(|()| self.wait_for_wakes(handle));
         self.with(|s| {
             let State { dev, objects, requests } = s;
             let mut window = objects.wins.table.remove(handle)?;

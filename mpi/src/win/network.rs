@@ -168,6 +168,7 @@ impl Window {
             let _ = vci.progress();
             self.has_answers(vci, rank);
         }
+        self.epochs.in_use = true;
         self.targets[rank as usize].pending.push_back(Pending { raw, is_ours: true, is_far: true });
         raw
     }

@@ -357,6 +357,7 @@ impl Window {
     /// Waits for an answer of a target into a place.
     fn expect(&mut self, vci: &mut Vci, rank: u32, room: Segment) -> Result<RawReq> {
         let raw = vci.irecv_raw(room, self.place(rank), ANSWER, self.core.inn)?;
+        self.epochs.in_use = true;
         self.targets[rank as usize].pending.push_back(Pending { raw, is_ours: true, is_far: false });
         Ok(raw)
     }
@@ -409,6 +410,7 @@ impl Window {
             message.extend(data);
             leave(vci.isend(message, to, REQUEST, self.core.out))?;
         }
+        self.epochs.in_use = true;
         self.targets[rank as usize].is_dirty = true;
         self.sent = self.sent.wrapping_add(1);
         if self.sent.is_multiple_of(BURST) {

@@ -7,6 +7,7 @@ use super::wire::{Kind, Request};
 use crate::coll::{Call, Form, Running};
 use crate::consts::{MODE_NOCHECK, MODE_NOPRECEDE, MODE_NOPUT, MODE_NOSTORE, MODE_NOSUCCEED};
 use crate::error::{Class, MpiError, Result};
+use crate::exchange::{AndAll, Party};
 use crate::handle::{Group, Win};
 use crate::instance::{Mpi, State};
 use crate::task::{Progress, Task};
@@ -59,6 +60,18 @@ impl Mpi {
             }
         });
         met.map(|_| ()).map_err(|e| raised(e, win))
+    }
+
+    /// Waits for all processes of a window that is about to be freed: by messages, unless they have
+    /// made the memory for collective operations, which nothing else would use.
+    pub(super) fn last_barrier(&self, win: Win) -> Result<()> {
+        let core = self.with(|s| Ok(std::sync::Arc::clone(&s.objects.wins.get(win)?.core)))?;
+        if core.node.is_decided() {
+            return self.win_barrier(win);
+        }
+        let mut all = AndAll::new(Party::of_all(&core), Vec::new());
+        let met = self.wait_until(|vci, _, _| all.advance(vci).map(|met| met.map(|_| ())).transpose());
+        met.map_err(|e| raised(e, win))
     }
 
     /// Ends the epoch that the last fence has begun, and begins another one (`MPI_Win_fence`).
@@ -223,11 +236,12 @@ impl Window {
     }
 
     /// Returns the targets at which something is under way.
-    fn used_targets(&self) -> Vec<u32> {
-        let used = |rank: &u32| {
-            let target = &self.targets[*rank as usize];
-            target.is_dirty || !target.pending.is_empty() || target.failure.is_some()
-        };
-        (0..self.targets.len() as u32).filter(used).collect()
+    pub(super) fn used_targets(&mut self) -> Vec<u32> {
+        if !self.epochs.in_use {
+            return Vec::new();
+        }
+        let used: Vec<u32> = (0..self.targets.len() as u32).filter(|rank| !self.is_idle(*rank)).collect();
+        self.epochs.in_use = !used.is_empty();
+        used
     }
 }
