@@ -98,7 +98,12 @@ impl SharedMemory {
     /// The ticket by which others open it; `None` once it is closed to them.
     pub fn ticket(&self) -> Option<Ticket> {
         let fd = u32::try_from(self.file.as_ref()?.as_raw_fd()).ok()?;
-        Some(Ticket { pid: std::process::id(), fd, nonce: self.word_of_all(0).load(Ordering::Acquire) })
+        Some(Ticket { pid: std::process::id(), fd, nonce: self.identity() })
+    }
+
+    /// The number that tells it apart from all other memory. It is the same in all processes.
+    pub fn identity(&self) -> u64 {
+        self.word_of_all(0).load(Ordering::Acquire)
     }
 
     /// Opens memory that another process of this node has made, of so many bytes.
@@ -120,7 +125,7 @@ impl SharedMemory {
             return Err(other());
         }
         let memory = SharedMemory { map: MmapOptions::new().len(HEADER + len).map_raw(&file)?, file: None };
-        if memory.word_of_all(0).load(Ordering::Acquire) != ticket.nonce {
+        if memory.identity() != ticket.nonce {
             return Err(other());
         }
         Ok(memory)
@@ -176,6 +181,7 @@ mod tests {
         let ticket = made.ticket().unwrap();
         assert_eq!(Ticket::from_bytes(ticket.to_bytes()), ticket);
         let opened = SharedMemory::open(&ticket, 10_000).unwrap();
+        assert_eq!(made.identity(), opened.identity());
         made.word(64).store(7, Ordering::Relaxed);
         opened.word(9992).store(8, Ordering::Relaxed);
         assert_eq!(
@@ -184,6 +190,7 @@ mod tests {
         );
         assert!(SharedMemory::open(&ticket, 9_999).is_err(), "another size");
         let other = SharedMemory::create(10_000).unwrap();
+        assert_ne!(made.identity(), other.identity());
         let wrong = Ticket { fd: other.ticket().unwrap().fd, ..ticket };
         assert!(SharedMemory::open(&wrong, 10_000).is_err(), "other memory");
         assert!(SharedMemory::open(&Ticket { fd: 0, ..ticket }, 10_000).is_err(), "no shared memory at all");

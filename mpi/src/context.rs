@@ -16,6 +16,7 @@ use std::sync::{Arc, Weak};
 
 use ch3_shim::{Comm as Channel, Device, Vci};
 
+use crate::coll::NodePool;
 use crate::comm::{Agreed, CommCore, Comms, Communicator, name_of};
 use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
@@ -52,6 +53,8 @@ pub(crate) struct Contexts {
     met: Vec<Weak<[u32]>>,
     /// All processes of the job, for agreements of processes that have no communicator.
     sessions: Arc<CommCore>,
+    /// Memory of communicators that were freed.
+    pool: NodePool,
 }
 
 /// Contexts of the device for each id.
@@ -99,7 +102,15 @@ impl Contexts {
         let sessions =
             Arc::new(CommCore::intra(Agreed::from_start(SESSIONS), channels(dev, SESSIONS, &all)?, all, me));
         let (waiting, ending) = (Vec::new(), Vec::new());
-        let contexts = Contexts { free, waiting, offered: [false; 2], ending, met: Vec::new(), sessions };
+        let contexts = Contexts {
+            free,
+            waiting,
+            offered: [false; 2],
+            ending,
+            met: Vec::new(),
+            sessions,
+            pool: NodePool::default(),
+        };
         let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
             let group = Arc::new(Ranks::new(places.into()));
             let core = CommCore::intra(Agreed::from_start(id), channels(dev, id, &group)?, group, rank);
@@ -118,6 +129,11 @@ impl Contexts {
 
     fn take(&mut self, id: u32) {
         self.free[id as usize / 64] &= !(1 << (id % 64));
+    }
+
+    /// Returns the memory of communicators that were freed.
+    pub(crate) fn pool(&mut self) -> &mut NodePool {
+        &mut self.pool
     }
 
     /// Takes back the id of a communicator when the operations that use it are over.
@@ -162,11 +178,14 @@ impl Contexts {
 
     fn reap(&mut self) {
         for (core, handler) in std::mem::take(&mut self.ending) {
-            if Arc::strong_count(&core) > 1 {
-                self.ending.push((core, handler));
-            } else if !core.is_revoked() {
+            match Arc::try_unwrap(core) {
+                Err(core) => self.ending.push((core, handler)),
                 // In a revoked context messages may still come that nobody receives.
-                self.release(core.id);
+                Ok(core) if core.is_revoked() => {}
+                Ok(core) => {
+                    self.release(core.id);
+                    self.pool.keep(core);
+                }
             }
         }
     }

@@ -126,3 +126,23 @@ fn connections_that_are_given_up() {
     }
     assert!(given_up > 0, "no connection was given up");
 }
+
+/// Memory of a communicator that was freed serves the next one, whichever processes have kept it.
+#[test]
+fn communicators_come_and_go() {
+    let program = prefix().compiled("shortlived.c");
+    let jobs: [(u32, &str, (&str, &str)); 6] = [
+        (2, "kept", ("NETMOD_COLL_MEMORY", "1G")),
+        (3, "kept", ("NETMOD_COLL_MEMORY", "1G")),
+        (5, "kept", ("NETMOD_COLL_MEMORY", "1G")),
+        // Room for two communicators, and for one, at a time.
+        (3, "scarce", ("NETMOD_COLL_MEMORY", "30M")),
+        (3, "scarce", ("NETMOD_COLL_MEMORY", "16M")),
+        (3, "kept", OVER_TCP),
+    ];
+    for (ranks, how, (name, value)) in jobs {
+        let mut job =
+            prefix().job("communicators_come_and_go", Starter::Nmrun, ranks, &program).expect("our launcher");
+        run(job.arg(how).env(name, value)).expect_ok("shortlived", ranks);
+    }
+}

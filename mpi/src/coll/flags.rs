@@ -56,11 +56,19 @@ pub(super) fn take(note: &AtomicU64, is_over: impl FnOnce(u64) -> bool) -> bool 
         && note.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Sets a word that was never set; returns the value of whoever was first.
-pub(super) fn settle(word: &AtomicU64, value: u64) -> u64 {
-    // 0: not set.
-    match word.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => value,
-        Err(first) => first - 1,
+/// Settles one bit for a use of the memory; returns the value of whoever was first. Uses are
+/// counted, and each one begins when all processes have ended the one before.
+pub(super) fn settle(word: &AtomicU64, usage: u64, value: bool) -> bool {
+    // 0: not settled.
+    let mine = (usage << 1 | u64::from(value)) + 1;
+    let mut now = word.load(Ordering::Acquire);
+    loop {
+        match now.checked_sub(1) {
+            Some(first) if first >> 1 >= usage => return first & 1 == 1,
+            _ => match word.compare_exchange(now, mine, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return value,
+                Err(other) => now = other,
+            },
+        }
     }
 }

@@ -16,9 +16,16 @@
 //! A process that is going to sleep says what it waits for. Who posts or releases looks whether
 //! somebody sleeps for it, takes the note away and sends an empty message, which wakes the process.
 //! `flags` says why no wake is lost.
+//!
+//! Memory whose communicator was freed serves the next one of the same processes ([`NodePool`]).
+//! Nothing in it is set back: the operations of the next one follow as if they were of the last.
+//! [`NodeMemory::digest`] tells whether all processes have ended it after the same operations.
+//!
+//! [`NodePool`]: super::node_pool::NodePool
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use ch3_shim::shared_memory::SharedMemory;
 
@@ -208,6 +215,10 @@ pub struct NodeMemory {
     n: usize,
     barriers: Barriers,
     own: [Own; LANES],
+    /// The communicators that have had it before.
+    usage: u64,
+    /// An operation has failed, so that processes may differ about what was posted.
+    is_spoiled: AtomicBool,
     /// Ends with the memory.
     _lease: Option<Lease>,
 }
@@ -218,9 +229,49 @@ impl NodeMemory {
         HEAD + LANES * n * PROCESS
     }
 
-    /// Settles a word, if no process has settled another one before. Returns the one that counts.
-    pub fn settle(memory: &SharedMemory, word: u64) -> u64 {
-        flags::settle(memory.word(SETTLED), word)
+    /// Settles whether the processes use the memory for a communicator, if none has before. Returns
+    /// the answer that counts.
+    pub fn settle(&self, is_used: bool) -> bool {
+        flags::settle(self.memory.word(SETTLED), self.usage, is_used)
+    }
+
+    /// Closes it to further processes.
+    pub fn close(&mut self) {
+        self.memory.close();
+    }
+
+    /// Makes it the memory of the next communicator.
+    pub fn reuse(&mut self) {
+        self.usage += 1;
+    }
+
+    /// Notes that an operation has failed: no other communicator gets the memory.
+    #[cold]
+    pub fn spoil(&self) {
+        self.is_spoiled.store(true, Relaxed);
+    }
+
+    /// Returns true if another communicator may have the memory: no operation is under way or has
+    /// failed.
+    pub fn is_clean(&self) -> bool {
+        let is_idle = |own: &Own| own.begun.load(Relaxed) == own.over.load(Relaxed);
+        !self.is_spoiled.load(Relaxed) && self.own.iter().all(is_idle)
+    }
+
+    /// The number that tells it apart from other memory, the same in all processes.
+    pub fn identity(&self) -> u64 {
+        self.memory.identity()
+    }
+
+    /// A number that all processes have in common which have ended the same operations in it. It is
+    /// not 0.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.memory.identity(), self.usage).hash(&mut hasher);
+        for own in &self.own {
+            (own.operations.load(Relaxed), own.begun.load(Relaxed)).hash(&mut hasher);
+        }
+        hasher.finish() | 1
     }
 
     /// Uses shared memory of [`NodeMemory::bytes`] as process `me` of `n`.
@@ -229,13 +280,27 @@ impl NodeMemory {
     pub fn new(memory: SharedMemory, (me, n): (usize, usize), fences: bool) -> NodeMemory {
         debug_assert!(memory.len() >= NodeMemory::bytes(n) && me < n);
         let barriers = if fences { Barriers::Own } else { Barriers::OfAll };
-        NodeMemory { memory, me, n, barriers, own: Default::default(), _lease: None }
+        NodeMemory {
+            memory,
+            me,
+            n,
+            barriers,
+            own: Default::default(),
+            usage: 0,
+            is_spoiled: AtomicBool::new(false),
+            _lease: None,
+        }
     }
 
     /// Keeps the lease of the memory as long as the memory.
     pub fn with(mut self, lease: Option<Lease>) -> NodeMemory {
         self._lease = lease;
         self
+    }
+
+    /// The processes, and the rank of this one.
+    pub fn place(&self) -> (usize, usize) {
+        (self.me, self.n)
     }
 
     /// The rank of this process.

@@ -5,6 +5,9 @@
 //! their paths and the algorithms that are set; of these all must have the same. On one node rank 0
 //! creates memory, all open it, and agree whether all have it. If one is lost meanwhile, some may
 //! know the result and others not: then what the first of those that have it writes into it counts.
+//!
+//! If all have kept the memory of a communicator that was freed they use that again, and none is
+//! made. If only some have, all give it up and begin anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,17 +17,20 @@ use ch3_shim::shared_memory::{self, SharedMemory, Ticket};
 
 use super::choice::{self, Forced, Machine, Operation, PATHS, Setting};
 use super::node_memory::{Lease, MAX_PROCESSES, NodeMemory};
+use super::node_pool::NodePool;
 use super::node_state::{Agreement, Decision};
 use crate::comm::{CommCore, SETUP_TAG};
 use crate::dynamic::among_jobs;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, GatherAll, Party};
 
-/// Bytes of a record: what a process can do, the row of its path, what is set, its node, its
-/// ticket.
-const RECORD: usize = HEAD + 8 + Ticket::LEN;
+/// Bytes of a record: what a process can do, the row of its path, what is set, its node, the digest
+/// of memory that it has kept or 0, its ticket.
+const RECORD: usize = KEPT + 8 + Ticket::LEN;
 /// Bytes before the node.
 const HEAD: usize = 2 + Operation::ALL.len();
+/// Bytes before the digest.
+const KEPT: usize = HEAD + 8;
 /// The process is ready to share memory.
 const WILLING: u8 = 1;
 /// It is registered for fences.
@@ -35,8 +41,30 @@ const SHARES: u8 = 4;
 /// The agreement, as far as it has come.
 #[derive(Debug)]
 enum Setup {
-    Tickets { tickets: GatherAll, made: Option<SharedMemory>, lease: Option<Lease> },
-    Agreed { all: AndAll, opened: Option<SharedMemory>, lease: Option<Lease>, fences: bool, setting: Setting },
+    Tickets {
+        tickets: GatherAll,
+        own: Own,
+        lease: Option<Lease>,
+    },
+    Agreed {
+        all: AndAll,
+        memory: Option<Box<NodeMemory>>,
+        setting: Setting,
+    },
+    /// Only some have kept memory: all know that before they begin anew.
+    Anew {
+        all: AndAll,
+    },
+}
+
+/// The memory that a process has before the agreement.
+#[derive(Debug)]
+enum Own {
+    None,
+    /// Rank 0 has made it.
+    Made(SharedMemory),
+    /// It was that of a communicator that was freed.
+    Kept(Box<NodeMemory>),
 }
 
 /// Returns true if the processes of a communicator agree before they choose.
@@ -46,8 +74,13 @@ pub(super) fn agrees(core: &CommCore) -> bool {
 }
 
 /// Begins the agreement of a communicator's processes.
-pub(super) fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Box<dyn Agreement> {
-    let state = Some(Setup::begin(vci, core, forced));
+pub(super) fn begin(
+    vci: &mut Vci,
+    core: &Arc<CommCore>,
+    forced: Forced,
+    pool: &mut NodePool,
+) -> Box<dyn Agreement> {
+    let state = Some(Setup::begin(vci, core, forced, Some(pool)));
     Box::new(Agreeing { core: Arc::clone(core), forced, state })
 }
 
@@ -64,7 +97,7 @@ impl Agreement for Agreeing {
         let Some(state) = self.state.take() else {
             return Err(MpiError::new(Class::INTERN, "an agreement is asked after its end"));
         };
-        match state.advance(vci, &self.core)? {
+        match state.advance(vci, &self.core, self.forced)? {
             Step::Goes(on) => {
                 self.state = Some(*on);
                 Ok(None)
@@ -96,83 +129,120 @@ fn party(core: &Arc<CommCore>) -> Party {
 }
 
 impl Setup {
-    fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Setup {
+    /// Begins, with memory of the pool if there is some and it has any.
+    fn begin(vci: &mut Vci, core: &Arc<CommCore>, forced: Forced, pool: Option<&mut NodePool>) -> Setup {
         let n = core.size() as usize;
         let place = core.group().place(core.rank()).unwrap_or(0);
         let mut record = record_of(vci, core, forced, place);
-        let (head, room) = record.split_at_mut(HEAD + 8);
-        let lease = if head[0] & WILLING != 0 { Lease::take(n, vci.config().coll_memory) } else { None };
-        let may_share = lease.is_some();
-        if !may_share {
-            head[0] &= !WILLING;
-        }
         if shared_memory::register_for_fences() {
-            head[0] |= FENCED;
+            record[0] |= FENCED;
         }
-        let mut made = None;
-        if core.rank() == 0 && may_share {
-            made = SharedMemory::create(NodeMemory::bytes(n))
-                .inspect_err(|e| {
-                    tracing::warn!("memory that the processes of a node share: {e}; they use messages")
-                })
-                .ok();
+        let (mut own, mut lease) = (Own::None, None);
+        if record[0] & WILLING != 0 {
+            // Another job's processes may have got the ranks of those that have left.
+            let mut pool = pool.filter(|_| !core.spans_jobs(vci.size()));
+            let most = vci.config().coll_memory;
+            match pool.as_mut().and_then(|pool| pool.take(core.group().places())) {
+                Some(kept) => own = Own::Kept(Box::new(kept)),
+                None => {
+                    lease = Lease::take(n, most).or_else(|| {
+                        pool?.clear();
+                        Lease::take(n, most)
+                    });
+                }
+            }
         }
-        match made.as_ref().and_then(SharedMemory::ticket) {
-            Some(ticket) => room.copy_from_slice(&ticket.to_bytes()),
-            None if core.rank() == 0 => head[0] &= !WILLING,
-            None => {}
+        if core.rank() == 0 && lease.is_some() {
+            let made = SharedMemory::create(NodeMemory::bytes(n)).inspect_err(|e| {
+                tracing::warn!("memory that the processes of a node share: {e}; they use messages");
+            });
+            own = made.map_or(Own::None, Own::Made);
         }
-        Setup::Tickets { tickets: GatherAll::new(party(core), record.to_vec()), made, lease }
+        let is_ready = match &own {
+            Own::None => core.rank() != 0 && lease.is_some(),
+            Own::Made(memory) => memory.ticket().is_some_and(|ticket| {
+                record[KEPT + 8..].copy_from_slice(&ticket.to_bytes());
+                true
+            }),
+            Own::Kept(memory) => {
+                record[KEPT..KEPT + 8].copy_from_slice(&memory.digest().to_le_bytes());
+                true
+            }
+        };
+        if !is_ready {
+            record[0] &= !WILLING;
+        }
+        Setup::Tickets { tickets: GatherAll::new(party(core), record.to_vec()), own, lease }
     }
 
-    fn advance(self, vci: &mut Vci, core: &Arc<CommCore>) -> Result<Step> {
+    fn advance(self, vci: &mut Vci, core: &Arc<CommCore>, forced: Forced) -> Result<Step> {
         match self {
-            Setup::Tickets { mut tickets, made, lease } => {
-                let records = match tickets.advance(vci) {
-                    Ok(Some(records)) => records,
-                    Ok(None) => return Ok(Step::Goes(Box::new(Setup::Tickets { tickets, made, lease }))),
-                    Err(e) => {
-                        AndAll::refuse(vci, &party(core));
-                        return Err(e);
-                    }
-                };
-                let records = records.as_chunks::<RECORD>().0;
-                let flags = records.iter().fold(u8::MAX, |all, record| all & record[0]);
-                let (setting, fault) = agreed(records);
-                if fault.is_some() || flags & WILLING == 0 || setting.machine.nodes > 1 {
-                    return Ok(Step::Over(Decision { memory: None, setting, fault }));
+            Setup::Tickets { mut tickets, own, lease } => match tickets.advance(vci) {
+                Ok(Some(records)) => match Setup::judge(records.as_chunks().0, core, own, lease) {
+                    Step::Goes(next) => next.advance(vci, core, forced),
+                    over @ Step::Over(_) => Ok(over),
+                },
+                Ok(None) => Ok(Step::Goes(Box::new(Setup::Tickets { tickets, own, lease }))),
+                Err(e) => {
+                    AndAll::refuse(vci, &party(core));
+                    Err(e)
                 }
-                let opened = made.or_else(|| open(core, &records[0]));
-                let words = vec![if opened.is_some() { u64::MAX } else { 0 }];
-                let all = AndAll::new(party(core), words);
-                let fences = flags & FENCED == 0;
-                Setup::Agreed { all, opened, lease, fences, setting }.advance(vci, core)
-            }
-            Setup::Agreed { mut all, opened, lease, fences, mut setting } => {
-                let word = match all.advance(vci) {
-                    Ok(Some(words)) => Ok(words[0] & 1),
-                    Ok(None) => {
-                        let on = Setup::Agreed { all, opened, lease, fences, setting };
-                        return Ok(Step::Goes(Box::new(on)));
-                    }
+            },
+            Setup::Anew { mut all } => match all.advance(vci) {
+                Ok(Some(_)) => Setup::begin(vci, core, forced, None).advance(vci, core, forced),
+                Ok(None) => Ok(Step::Goes(Box::new(Setup::Anew { all }))),
+                Err(e) => {
+                    GatherAll::refuse(vci, &party(core));
+                    Err(e)
+                }
+            },
+            Setup::Agreed { mut all, memory, mut setting } => {
+                let all_have = match all.advance(vci) {
+                    Ok(Some(words)) => Ok(words[0] & 1 == 1),
+                    Ok(None) => return Ok(Step::Goes(Box::new(Setup::Agreed { all, memory, setting }))),
                     Err(e) => Err(e),
                 };
-                let settled = opened.as_ref().map(|m| NodeMemory::settle(m, *word.as_ref().unwrap_or(&0)));
-                let shared = opened.filter(|_| settled == Some(1));
+                let shared = memory.filter(|memory| memory.settle(*all_have.as_ref().unwrap_or(&false)));
                 // Without memory all know as little as those who have lost a peer.
-                if shared.is_none() && word? == 1 {
+                if shared.is_none() && all_have? {
                     let text = "another process of the communicator has lost a peer";
                     return Err(MpiError::new(Class::PROC_FAILED, text));
                 }
-                let place = (core.rank() as usize, core.size() as usize);
                 setting.shared = shared.is_some();
                 let memory = shared.map(|mut memory| {
                     memory.close();
-                    Arc::new(NodeMemory::new(memory, place, fences).with(lease))
+                    Arc::new(*memory)
                 });
                 Ok(Step::Over(Decision { memory, setting, fault: None }))
             }
         }
+    }
+
+    /// Decides how to go on when the records of all are there.
+    fn judge(records: &[[u8; RECORD]], core: &Arc<CommCore>, own: Own, lease: Option<Lease>) -> Step {
+        let flags = records.iter().fold(u8::MAX, |all, record| all & record[0]);
+        let (setting, fault) = agreed(records);
+        if fault.is_some() || flags & WILLING == 0 || setting.machine.nodes > 1 {
+            return Step::Over(Decision { memory: None, setting, fault });
+        }
+        let all_same = records.iter().all(|r| r[KEPT..KEPT + 8] == records[0][KEPT..KEPT + 8]);
+        if !all_same {
+            return Step::Goes(Box::new(Setup::Anew { all: AndAll::new(party(core), Vec::new()) }));
+        }
+        let fences = flags & FENCED == 0;
+        let place = (core.rank() as usize, core.size() as usize);
+        let new = |memory| NodeMemory::new(memory, place, fences).with(lease);
+        let memory = match own {
+            Own::None => open(core, &records[0]).map(|opened| Box::new(new(opened))),
+            Own::Made(made) => Some(Box::new(new(made))),
+            Own::Kept(mut memory) => {
+                memory.reuse();
+                Some(memory)
+            }
+        };
+        debug_assert!(memory.as_ref().is_none_or(|memory| memory.place() == place));
+        let words = vec![if memory.is_some() { u64::MAX } else { 0 }];
+        Step::Goes(Box::new(Setup::Agreed { all: AndAll::new(party(core), words), memory, setting }))
     }
 }
 
@@ -269,7 +339,7 @@ fn differing(first: Forced, rank: usize, other: Forced) -> Box<MpiError> {
 
 fn open(core: &CommCore, record: &[u8; RECORD]) -> Option<SharedMemory> {
     let mut ticket = [0; Ticket::LEN];
-    ticket.copy_from_slice(&record[HEAD + 8..]);
+    ticket.copy_from_slice(&record[KEPT + 8..]);
     let opened = SharedMemory::open(&Ticket::from_bytes(ticket), NodeMemory::bytes(core.size() as usize));
     // Processes on other nodes have no such memory.
     opened.inspect_err(|e| tracing::debug!("no memory shared with rank 0 of a communicator: {e}")).ok()

@@ -85,6 +85,11 @@ impl NodeState {
         self.decided.get()?.memory.as_ref()
     }
 
+    /// Returns the memory of a communicator that has no operation any more.
+    pub(super) fn into_memory(self) -> Option<NodeMemory> {
+        self.decided.into_inner()?.memory.and_then(Arc::into_inner)
+    }
+
     /// Returns the lane of the next persistent operation; `None` if that goes by messages. All
     /// processes make them in the same order.
     pub(super) fn persistent_lane(&self) -> Option<Lane> {

@@ -165,11 +165,12 @@ impl Operation {
     ///
     /// # Errors
     /// Settings that differ; no memory.
-    fn begin(&mut self, vci: &mut Vci) -> Result<bool> {
+    fn begin(&mut self, vci: &mut Vci, objects: &mut Objects) -> Result<bool> {
         let Some(turn) = self.turn else { return Ok(true) };
         let node = &self.core.node;
         if node.decided().is_none()
-            && !node.decide(vci, |vci| node_setup::begin(vci, &self.core, self.forced))
+            && !node
+                .decide(vci, |vci| node_setup::begin(vci, &self.core, self.forced, objects.contexts.pool()))
         {
             return Ok(false);
         }
@@ -211,8 +212,11 @@ impl Operation {
     }
 
     /// Lets the operations behind it have the slots.
-    fn leave(&mut self) {
+    fn leave(&mut self, has_failed: bool) {
         if let (Some(place), Some(node)) = (self.place.take(), self.core.node.memory()) {
+            if has_failed {
+                node.spoil();
+            }
             node.end(place);
         }
     }
@@ -235,7 +239,7 @@ impl Task for Operation {
         {
             return Progress::Done(Err(e));
         }
-        match self.begin(vci) {
+        match self.begin(vci, objects) {
             Ok(true) if self.is_first() => {}
             Ok(_) => return Progress::Blocked,
             Err(e) => return Progress::Done(Err(self.core.raised(e))),
@@ -243,7 +247,7 @@ impl Task for Operation {
         let mut carrier = Carrier { vci, core: &self.core, tag: self.tag };
         let advanced = self.active.advance(&mut carrier);
         if matches!(advanced, Advance::Done | Advance::Failed(_)) {
-            self.leave();
+            self.leave(matches!(advanced, Advance::Failed(_)));
         }
         match advanced {
             Advance::Blocked => Progress::Blocked,
