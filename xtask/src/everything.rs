@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::skip::{NO_SKIP, SKIP_LOG};
 use crate::stages::{Job, Stages};
 use crate::tests::programs::{self, Built};
-use crate::tests::run as tests;
+use crate::tests::run::{self as tests, Groups};
 use crate::vm::{self, Machine};
 use crate::{crates, disk, jobs, lammps, libfabric, mpi4py, suite};
 
@@ -44,11 +44,13 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     disk::check()?;
     let (tools, built) = prepare(options, stages, skipped)?;
     let log = Log::new(options, &tools)?;
-    let (together, alone) = tests::divide(&built.tests);
-    // A failure does not keep the other group from running.
-    let first = stages.run("tests of crates", || tests::together(&together, &log.variables, &log.folder));
-    let second = stages.run("tests of jobs", || tests::one_by_one(&alone, &log.variables, &log.folder));
-    first.and(second)?;
+    let Groups { together, halves, alone } = tests::divide(&built.tests);
+    let (variables, logs) = (&log.variables, &log.folder);
+    // A failure does not keep the other groups from running.
+    let first = stages.run("tests of crates", || tests::together(&together, variables, logs));
+    let second = stages.run("tests on half of the processors", || tests::in_halves(&halves, variables, logs));
+    let third = stages.run("tests of jobs", || tests::one_by_one(&alone, variables, logs));
+    first.and(second).and(third)?;
     if tools.suites.is_some() {
         let nmrun = built.path("netmod-pmi", "bin nmrun")?;
         let folder = nmrun.parent().ok_or("cargo has built nmrun in no folder")?;

@@ -173,7 +173,16 @@ fn program(packages: &[Package], message: &str) -> Result<Option<(Program, bool)
 impl Program {
     /// Runs it as cargo does, in the folder of its package.
     pub(crate) fn command(&self) -> Command {
+        self.command_on(None)
+    }
+
+    /// Runs it in the same way on some processors, a list for taskset, or on all.
+    pub(crate) fn command_on(&self, processors: Option<&str>) -> Command {
         let mut command = Command::new(&self.path);
+        if let Some(list) = processors {
+            command = Command::new("taskset");
+            command.args(["-c", list]).arg(&self.path);
+        }
         command.current_dir(&self.package.folder).env("CARGO_MANIFEST_DIR", &self.package.folder);
         command
     }

@@ -65,16 +65,13 @@ fn is_allowed() -> bool {
     root && unshare.status().is_ok_and(|status| status.success())
 }
 
-/// Three ports that are free now.
+/// Three ports that are free now. The kernel gives ports from 32768 on to whoever asks for any; it
+/// could give these away until the daemons take them.
 fn free_ports() -> std::io::Result<[u16; 3]> {
-    let listen = || TcpListener::bind("127.0.0.1:0");
-    // All at once, so that they differ.
-    let listeners = [listen()?, listen()?, listen()?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr()?.port();
-    }
-    Ok(ports)
+    let first = 10_000 + (std::process::id() % 20_000) as u16;
+    let free = (first..32_768).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    let ports: Vec<u16> = free.take(3).collect();
+    ports.try_into().map_err(|_| std::io::Error::other(format!("no three free ports from {first} on")))
 }
 
 impl Cluster {
