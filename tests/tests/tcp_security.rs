@@ -307,9 +307,44 @@ fn meddling_with_rails_is_noticed_and_nothing_is_lost() {
     }
 }
 
+/// A text that large messages consist of.
+const TEXT: &[u8] = b"a long message, and whose business it is";
+
+/// Without protection what a rail carries is taken as it comes; checksums notice accidents.
+#[test]
+fn unprotected_rails_carry_what_somebody_makes_of_it() {
+    for (checksum, wrong, faults) in [("off", 2, 0), ("on", 0, 2)] {
+        let tap = behind_on_rails(true, 2, |_, _, piece| {
+            let at = piece.windows(TEXT.len()).position(|part| part == TEXT);
+            piece[at.expect("more than one text in a piece")] = b'A';
+        });
+        let tune = move |cfg: &mut Config| {
+            by_rails(cfg, "off");
+            cfg.set("NETMOD_CHECKSUM", checksum).expect("a setting");
+        };
+        let seen = run_job_with(&tap, 2, tune, |dev| {
+            let (world, other) = (dev.world(), 1 - dev.rank() as i32);
+            let (data, mut got) = (TEXT.repeat(40_000), vec![0; TEXT.len() * 40_000]);
+            let mut wrong = 0;
+            for _ in 0..15 {
+                dev.sendrecv(&data, other, 1, &mut got, other, 1, world).expect("the message");
+                wrong += got.iter().zip(&data).filter(|(got, sent)| got != sent).count();
+            }
+            (wrong, dev.netmod_report::<TcpReport>().expect("a device over tcp").stats)
+        });
+        let (counts, stats): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
+        assert_eq!(counts.iter().sum::<usize>(), wrong, "checksums {checksum}: {stats:?}");
+        assert_eq!(
+            stats.iter().map(|s| s.rail_faults).sum::<u64>(),
+            faults,
+            "checksums {checksum}: {stats:?}"
+        );
+        assert_eq!(altered(&stats), faults, "checksums {checksum}: {stats:?}");
+    }
+}
+
 #[test]
 fn encryption_hides_what_rails_carry() {
-    const TEXT: &[u8] = b"a long message, and whose business it is";
     for (security, shown) in [("auth", true), ("encrypt", false)] {
         let heard = Arc::new(Mutex::new(Vec::<u8>::new()));
         let tap = Tap::default();
