@@ -10,6 +10,7 @@ use crate::coll::{LANES, Lane, NodeState};
 use crate::error::{Class, MpiError, Result};
 use crate::handle::{Comm, Errhandler, Session, Table};
 use crate::ranks::Ranks;
+use crate::streams::CommStreams;
 use crate::topo::Topology;
 
 /// Tags of collective operations; higher ones belong to the making of communicators.
@@ -385,6 +386,8 @@ pub(crate) struct Communicator {
     /// Hints, by key.
     pub hints: Vec<(String, String)>,
     pub topology: Option<Arc<Topology>>,
+    /// The streams that it belongs to.
+    pub streams: Option<Box<CommStreams>>,
     /// It is that with the processes that have asked for this job.
     pub is_parent: bool,
 }
@@ -398,6 +401,7 @@ impl Communicator {
             attrs: Attrs::default(),
             hints: Vec::new(),
             topology: None,
+            streams: None,
             is_parent: false,
         }
     }

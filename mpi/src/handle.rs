@@ -123,6 +123,8 @@ handles! {
     Message, 11, REQUEST, "MPI_MESSAGE_NULL";
     /// A session.
     Session, 14, SESSION, "MPI_SESSION_NULL";
+    /// A stream of the program.
+    Stream, 15, STREAM, "MPIX_STREAM_NULL";
 }
 
 impl Comm {

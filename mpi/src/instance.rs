@@ -17,6 +17,7 @@ use crate::lock::{Guard, Lock};
 use crate::log;
 use crate::objects::Objects;
 use crate::request::Requests;
+use crate::streams::Streams;
 use crate::tool::Running;
 use crate::tool::controls::apply;
 use crate::turns::Turns;
@@ -37,6 +38,7 @@ pub struct Mpi {
     turns: Turns,
     progress: Background,
     anytime: Arc<Anytime>,
+    streams: Streams,
     level: i32,
     main: ThreadId,
     appnum: Option<i32>,
@@ -89,6 +91,7 @@ impl Mpi {
             turns: Turns::default(),
             progress,
             anytime,
+            streams: Streams::default(),
             level: required,
             main: std::thread::current().id(),
             appnum: None,
@@ -149,6 +152,11 @@ impl Mpi {
     /// The objects that may be used at any time.
     pub fn anytime(&self) -> &Anytime {
         &self.anytime
+    }
+
+    /// The streams of the program.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     /// The thread level.
@@ -292,7 +300,8 @@ impl Mpi {
         self.anytime.tool().keep_figures(|| state.dev.counters());
         if state.dev.config().mpi_leaks == "yes" {
             let rank = state.dev.rank();
-            for line in state.unfreed() {
+            let streams = self.streams.live();
+            for line in state.unfreed(streams) {
                 on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
             }
         }

@@ -14,8 +14,8 @@ struct Left {
 }
 
 impl State {
-    /// Returns a line for each kind of objects of which some were not freed.
-    pub(crate) fn unfreed(&self) -> Vec<String> {
+    /// Returns a line for each kind of objects of which some were not freed, such as `streams`.
+    pub(crate) fn unfreed(&self, streams: usize) -> Vec<String> {
         let State { objects, requests, .. } = self;
         let comms = objects.comms.iter().map(|(comm, _)| objects.comms.title(comm)).take(NAMES).collect();
         let types = objects.types.live_names().take(NAMES).collect();
@@ -36,6 +36,7 @@ impl State {
                 "MPI_Comm_free_keyval, MPI_Type_free_keyval or MPI_Win_free_keyval",
             ),
             of(objects.anytime.errhandlers().live(), "error handlers", "MPI_Errhandler_free"),
+            of(streams, "streams", "MPIX_Stream_free"),
         ];
         all.iter().filter(|left| left.count > 0).map(Left::line).collect()
     }

@@ -366,6 +366,21 @@ fn operations_of_the_program_that_are_polled() {
 }
 
 #[test]
+fn streams_and_messages_between_them() {
+    let program = prefix().compiled("streams.c");
+    for (ranks, level, variables) in [
+        (1, "single", &[][..]),
+        (2, "multiple", &[OVER_TCP]),
+        (3, "multiple", &[]),
+        (4, "single", &[OVER_TCP]),
+    ] {
+        let test = "streams_and_messages_between_them";
+        let mut job = prefix().job(test, Starter::Nmrun, ranks, &program).expect("our launcher");
+        run(job.arg(level).envs(variables.iter().copied())).expect_ok("streams", ranks);
+    }
+}
+
+#[test]
 fn an_end_that_waits_for_what_is_polled_says_so() {
     let test = "an_end_that_waits_for_what_is_polled_says_so";
     let program = prefix().compiled("polled.c");

@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use netmod_mpi::consts::UNDEFINED;
 use netmod_mpi::handle::{
-    Comm, Datatype, Errhandler, File, Group, Info, Keyval, Message, Op, Request, Session, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Keyval, Message, Op, Request, Session, Stream, Win,
 };
 use netmod_mpi::{Buf, Class, MpiError, Result, Status};
 
@@ -453,6 +453,7 @@ puts! {
     Keyval => c_int: |value| value.0 as c_int;
     Win => c_int: |value| value.0 as c_int;
     Session => c_int: |value| value.0 as c_int;
+    Stream => c_int: |value| value.0 as c_int;
     Message => c_int: |value| value.0 as c_int;
 }
 

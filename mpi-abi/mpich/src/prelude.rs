@@ -3,7 +3,7 @@
 pub(crate) use core::ffi::{c_char, c_int, c_void};
 
 pub(crate) use netmod_mpi::handle::{
-    Comm, Datatype, Errhandler, File, Group, Info, Keyval, Message, Op, Request, Session, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Keyval, Message, Op, Request, Session, Stream, Win,
 };
 pub(crate) use netmod_mpi_common::calls::{self, Object};
 pub(crate) use netmod_mpi_common::convert::{

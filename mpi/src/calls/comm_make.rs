@@ -23,6 +23,7 @@ use crate::objects::Objects;
 use crate::ranks::Ranks;
 use crate::request::Kind;
 use crate::status::Status;
+use crate::streams::CommStreams;
 use crate::task::{Progress, Task};
 use crate::wish::Wish;
 
@@ -65,6 +66,13 @@ impl Objects {
         let comm = self.comms.insert(Communicator::new(core, "", errhandler))?;
         self.comms.get(comm)?.core.set_handle(comm);
         Ok(comm)
+    }
+
+    /// Gives a duplicate the streams of its parent.
+    fn copy_streams(&mut self, from: Comm, to: Comm) -> Result<()> {
+        let streams = self.comms.get(from)?.streams.as_ref().map(|streams| Box::new(streams.copy()));
+        self.comms.get_mut(to)?.streams = streams;
+        Ok(())
     }
 }
 
@@ -254,11 +262,28 @@ impl Mpi {
             let core = like(dev, &parent, Agreed::from_start(INCOMPLETE), INCOMPLETE)?;
             let new = objects.add_comm(comm, core)?;
             objects.copy_topology(comm, new)?;
+            objects.copy_streams(comm, new)?;
             let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
             let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
             let task = Duplication { stage, parent, both, comm: new };
             let request = requests.insert(Kind::Task(Some(Box::new(task))))?;
             Ok((new, request))
+        })
+    }
+
+    /// Duplicates a communicator without its attributes, for streams.
+    ///
+    /// # Errors
+    /// A bad handle; no context id.
+    pub(super) fn dup_for(&self, comm: Comm, streams: CommStreams) -> Result<Comm> {
+        let (new, mut request) = self.start_dup(comm)?;
+        if let Err(e) = self.wait(&mut request) {
+            self.with(|s| s.drop_comm(new))?;
+            return Err(e);
+        }
+        self.with(|s| {
+            s.objects.comms.get_mut(new)?.streams = Some(Box::new(streams));
+            Ok(new)
         })
     }
 

@@ -67,11 +67,11 @@ impl Mpi {
         })
     }
 
-    /// Makes progress once, also for what is polled (`MPIX_Stream_progress`).
+    /// Makes progress once, also for what is polled.
     ///
     /// # Errors
     /// If the device fails as a whole.
-    pub fn progress(&self) -> Result<()> {
+    pub(crate) fn progress(&self) -> Result<()> {
         self.test_until::<()>(|_, _, _| None).map(|_| ())
     }
 

@@ -16,6 +16,7 @@ mod persistent;
 mod probe;
 mod pt2pt;
 mod session;
+mod stream;
 mod tool;
 mod types;
 

@@ -251,6 +251,9 @@ impl Tolerance {
         }
         core.set_revoked();
         comm.core = Arc::new(core.unusable());
+        for between in comm.streams.iter().flat_map(|streams| streams.channels()) {
+            vci.revoke(between, between, core.peers().places());
+        }
         let (places, me) = members(&core);
         vci.revoke(core.inn, core.out, core.peers().places());
         vci.revoke(core.coll, core.coll_out, &places);

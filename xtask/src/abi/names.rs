@@ -15,6 +15,7 @@ pub(super) fn handle(role: &str) -> Option<&'static str> {
         "session" => "Session",
         "msg" => "Message",
         "keyval" => "Keyval",
+        "x_stream" => "Stream",
         _ => return None,
     })
 }

@@ -22,8 +22,8 @@ entry! { MPIX_Comm_failure_get_acked PMPIX_Comm_failure_get_acked [] (comm: c_in
     on Object::Comm(comm); |mpi| { given(failedgrp)?; let done_ = mpi.comm_failure_get_acked(Comm(comm as u32)); let failedgrp_ = done_?; put(failedgrp, failedgrp_)?; Ok(()) } }
 entry! { MPIX_Comm_get_failed PMPIX_Comm_get_failed [] (comm: c_int, failedgrp: *mut c_int)
     on Object::Comm(comm); |mpi| { given(failedgrp)?; let done_ = mpi.comm_get_failed(Comm(comm as u32)); let failedgrp_ = done_?; put(failedgrp, failedgrp_)?; Ok(()) } }
-missing! { MPIX_Comm_get_stream PMPIX_Comm_get_stream (comm: c_int, idx: c_int, stream: *mut c_int)
-    on Object::Comm(comm); (comm, idx, stream) }
+entry! { MPIX_Comm_get_stream PMPIX_Comm_get_stream [] (comm: c_int, idx: c_int, stream: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(stream)?; let done_ = mpi.comm_get_stream(Comm(comm as u32), idx); let stream_ = done_?; put(stream, stream_)?; Ok(()) } }
 entry! { MPIX_Comm_revoke PMPIX_Comm_revoke [] (comm: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_revoke(Comm(comm as u32)) }
 entry! { MPIX_Comm_shrink PMPIX_Comm_shrink [] (comm: c_int, newcomm: *mut c_int)
@@ -80,32 +80,32 @@ missing! { MPIX_Start_progress_thread PMPIX_Start_progress_thread (stream: c_int
     on Object::None; (stream) }
 missing! { MPIX_Stop_progress_thread PMPIX_Stop_progress_thread (stream: c_int)
     on Object::None; (stream) }
-missing! { MPIX_Stream_comm_create PMPIX_Stream_comm_create (comm: c_int, stream: c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); (comm, stream, newcomm) }
-missing! { MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex (comm: c_int, count: c_int, array_of_streams: *mut c_int, newcomm: *mut c_int)
-    on Object::Comm(comm); (comm, count, array_of_streams, newcomm) }
-missing! { MPIX_Stream_create PMPIX_Stream_create (info: c_int, stream: *mut c_int)
-    on Object::None; (info, stream) }
-missing! { MPIX_Stream_free PMPIX_Stream_free (stream: *mut c_int)
-    on Object::None; (stream) }
-missing! { MPIX_Stream_irecv PMPIX_Stream_irecv (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buf, count, datatype, source, tag, comm, source_stream_index, dest_stream_index, request) }
-missing! { MPIX_Stream_irecv_c PMPIX_Stream_irecv_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buf, count, datatype, source, tag, comm, source_stream_index, dest_stream_index, request) }
-missing! { MPIX_Stream_isend PMPIX_Stream_isend (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index, request) }
-missing! { MPIX_Stream_isend_c PMPIX_Stream_isend_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
-    on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index, request) }
+entry! { MPIX_Stream_comm_create PMPIX_Stream_comm_create [] (comm: c_int, stream: c_int, newcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.stream_comm_create(Comm(comm as u32), Stream(stream as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
+entry! { MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex [] (comm: c_int, count: c_int, array_of_streams: *mut c_int, newcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = imp::mpix::stream_comm_create_multiplex(mpi, comm, count, array_of_streams, newcomm); if done_.is_err() { put(newcomm, Comm::NULL)?; } done_ } }
+entry! { MPIX_Stream_create PMPIX_Stream_create [] (info: c_int, stream: *mut c_int)
+    on Object::None; |mpi| { given(stream)?; let done_ = mpi.stream_create(Info(info as u32)); let stream_ = done_?; put(stream, stream_)?; Ok(()) } }
+entry! { MPIX_Stream_free PMPIX_Stream_free [] (stream: *mut c_int)
+    on Object::None; |mpi| { let mut stream_ = Stream(get(stream)? as u32); let done_ = mpi.stream_free(&mut stream_); put(stream, stream_)?; done_ } }
+entry! { MPIX_Stream_irecv PMPIX_Stream_irecv [] (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.stream_irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPIX_Stream_irecv_c PMPIX_Stream_irecv_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.stream_irecv(buffer(buf, count, datatype), source, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPIX_Stream_isend PMPIX_Stream_isend [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.stream_isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let request_ = done_?; put(request, request_)?; Ok(()) } }
+entry! { MPIX_Stream_isend_c PMPIX_Stream_isend_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, request: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(request)?; let done_ = mpi.stream_isend(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let request_ = done_?; put(request, request_)?; Ok(()) } }
 entry! { MPIX_Stream_progress PMPIX_Stream_progress [] (stream: c_int)
-    on Object::None; |mpi| imp::mpix::stream_progress(mpi, stream) }
-missing! { MPIX_Stream_recv PMPIX_Stream_recv (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); (buf, count, datatype, source, tag, comm, source_stream_index, dest_stream_index, status) }
-missing! { MPIX_Stream_recv_c PMPIX_Stream_recv_c (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)
-    on Object::Comm(comm); (buf, count, datatype, source, tag, comm, source_stream_index, dest_stream_index, status) }
-missing! { MPIX_Stream_send PMPIX_Stream_send (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int)
-    on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index) }
-missing! { MPIX_Stream_send_c PMPIX_Stream_send_c (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int)
-    on Object::Comm(comm); (buf, count, datatype, dest, tag, comm, source_stream_index, dest_stream_index) }
+    on Object::None; |mpi| mpi.stream_progress(Stream(stream as u32)) }
+entry! { MPIX_Stream_recv PMPIX_Stream_recv [] (buf: *mut c_void, count: c_int, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.stream_recv(buffer(buf, count, datatype), source, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPIX_Stream_recv_c PMPIX_Stream_recv_c [] (buf: *mut c_void, count: i64, datatype: c_int, source: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int, status: *mut MpiStatus)
+    on Object::Comm(comm); |mpi| { let done_ = mpi.stream_recv(buffer(buf, count, datatype), source, tag, Comm(comm as u32), source_stream_index, dest_stream_index); let status_ = done_?; put(status, status_)?; Ok(()) } }
+entry! { MPIX_Stream_send PMPIX_Stream_send [] (buf: *const c_void, count: c_int, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int)
+    on Object::Comm(comm); |mpi| mpi.stream_send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index) }
+entry! { MPIX_Stream_send_c PMPIX_Stream_send_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int)
+    on Object::Comm(comm); |mpi| mpi.stream_send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index) }
 missing! { MPIX_Threadcomm_finish PMPIX_Threadcomm_finish (threadcomm: c_int)
     on Object::Comm(threadcomm); (threadcomm) }
 missing! { MPIX_Threadcomm_free PMPIX_Threadcomm_free (threadcomm: *mut c_int)

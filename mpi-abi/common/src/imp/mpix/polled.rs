@@ -4,11 +4,10 @@
 use core::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use netmod_mpi::handle::Request;
+use netmod_mpi::handle::{Request, Stream};
 use netmod_mpi::{Class, Mpi, MpiError, PollFunction, Polled, Result};
 
 use super::super::request::{Greq, returned};
-use super::streams;
 use crate::Abi;
 use crate::convert::{Function, put};
 
@@ -150,6 +149,8 @@ impl PollFunction for Started {
 /// # Safety
 /// The function is of its type in `mpi.h`, or NULL.
 unsafe fn started(
+    mpi: &Mpi,
+
     function: Function,
     extra_state: *mut c_void,
     stream: c_int,
@@ -157,7 +158,7 @@ unsafe fn started(
     let Some(function) = function else {
         return Err(MpiError::new(Class::ARG, "the function of the asynchronous thing is NULL"));
     };
-    streams::check(stream)?;
+    mpi.stream_check(Stream(stream as u32))?;
     // SAFETY: as the caller promises.
     let function = unsafe { core::mem::transmute::<AnyFn, AsyncFn>(function) };
     let thing = Thing { extra_state: extra_state.expose_provenance(), new: Vec::new() };
@@ -171,12 +172,12 @@ pub unsafe fn async_start(
     stream: c_int,
 ) -> Result<()> {
     // SAFETY: the program passes a function of this type.
-    mpi.async_start(unsafe { started(poll_fn, extra_state, stream)? })
+    mpi.async_start(unsafe { started(mpi, poll_fn, extra_state, stream)? })
 }
 
 /// The new thing is polled when the function that begins it has returned.
 pub unsafe fn async_spawn(
-    _mpi: &Mpi,
+    mpi: &Mpi,
     thing: *mut c_void,
     poll_fn: Function,
     extra_state: *mut c_void,
@@ -188,7 +189,7 @@ pub unsafe fn async_spawn(
     }
     // SAFETY: the program passes a function of this type, and the argument of the one that is being
     // called, which nobody else accesses meanwhile.
-    unsafe { (*thing.cast::<Thing>()).new.push(started(poll_fn, extra_state, stream)?) };
+    unsafe { (*thing.cast::<Thing>()).new.push(started(mpi, poll_fn, extra_state, stream)?) };
     Ok(())
 }
 

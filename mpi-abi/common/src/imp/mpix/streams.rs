@@ -2,22 +2,28 @@
 
 use core::ffi::c_int;
 
+use netmod_mpi::handle::{Comm, Stream};
 use netmod_mpi::{Class, Mpi, MpiError, Result};
 
-/// `MPIX_STREAM_NULL`.
-const NULL: c_int = 0x3c00_0000;
+use crate::convert::{put, slice};
 
-/// Checks that a stream is `MPIX_STREAM_NULL`.
-pub(super) fn check(stream: c_int) -> Result<()> {
-    if stream == NULL {
-        return Ok(());
-    }
-    let text =
-        format!("stream {stream:#010x} is none; MPIX_STREAM_NULL stands for all that is not of a stream");
-    Err(MpiError::new(Class::ARG, text))
-}
-
-pub fn stream_progress(mpi: &Mpi, stream: c_int) -> Result<()> {
-    check(stream)?;
-    mpi.progress()
+/// Makes a communicator for several streams of each process.
+///
+/// # Safety
+/// The array has so many streams.
+pub unsafe fn stream_comm_create_multiplex(
+    mpi: &Mpi,
+    comm: c_int,
+    count: c_int,
+    streams: *const c_int,
+    new: *mut c_int,
+) -> Result<()> {
+    let count = usize::try_from(count).map_err(|_| {
+        MpiError::new(Class::ARG, format!("count is {count}; a process gives 0 or more streams"))
+    })?;
+    // SAFETY: the caller's array.
+    let streams: Vec<Stream> = unsafe { slice(streams, count) }.iter().map(|s| Stream(*s as u32)).collect();
+    let made = mpi.stream_comm_create_multiplex(Comm(comm as u32), &streams)?;
+    // SAFETY: the caller's memory.
+    unsafe { put(new, made) }
 }
