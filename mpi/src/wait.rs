@@ -373,7 +373,7 @@ impl Mpi {
     /// first. Tells if it takes long: nothing ends a wait for one that never ends.
     ///
     /// # Errors
-    /// In a function that is polled; as [`Mpi::wait_until`].
+    /// In a function that is polled; if the device fails as a whole.
     pub fn end_polled(&self) -> Result<()> {
         let left = self.with(|s| Ok(s.requests.polled.things()))?;
         if left == 0 {
