@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use ch3_shim::{Builder, Device, Waker};
+use ch3_shim::{Builder, Device, OwnThread, Waker};
 use netmod_core::tell::on_stderr;
 
 use crate::anytime::Anytime;
@@ -181,11 +181,22 @@ impl Mpi {
 
     /// Ends the thread that makes progress while the program computes, if there is one.
     fn end_progress(&self) {
+        let thread = self.progress.runner().lock().thread.take();
+        self.end_thread(thread);
+    }
+
+    /// Ends a thread that makes progress, which leaves the lock for that.
+    pub(crate) fn end_thread(&self, thread: Option<OwnThread>) {
         if let Some(waker) = &self.waker {
             waker.want();
-            self.progress.end();
+            drop(thread);
             waker.got();
         }
+    }
+
+    /// Returns true if a thread can make progress beside those of the program.
+    pub(crate) fn has_waker(&self) -> bool {
+        self.waker.is_some()
     }
 
     /// Returns true if several threads may call at once.

@@ -1,4 +1,5 @@
-//! A thread that makes progress while the program computes (`NETMOD_PROGRESS=thread`).
+//! A thread that makes progress while the program computes (`NETMOD_PROGRESS=thread`, or
+//! `MPIX_Start_progress_thread`).
 //!
 //! It shares the lock with the program's threads, and gives way to them. While their calls follow
 //! each other it only looks now and then whether one has come since. When none has, it takes the
@@ -12,6 +13,7 @@ use ch3_shim::{OwnThread, Vci};
 use netmod_core::Time;
 
 use crate::error::{Class, MpiError, Result};
+use crate::handle::Stream;
 use crate::instance::{Mpi, State, finalized};
 use crate::task::Call;
 use crate::wait::news;
@@ -33,14 +35,61 @@ impl Mpi {
         if !mpi.background().is_wanted() {
             return Ok(());
         }
-        mpi.end_bias();
-        let place = mpi.background().place();
-        let started = OwnThread::start("netmod-mpi", move |quit| run(&mpi, quit));
-        let thread = started.map_err(|e| {
-            let text = format!("NETMOD_PROGRESS=thread: no thread: {e}; is the limit too low (ulimit -u)?");
-            MpiError::new(Class::OTHER, text)
-        })?;
-        *place.lock() = Some(thread);
+        Mpi::start_progress_thread(mpi, Stream::NULL)
+    }
+
+    /// Starts a thread that makes progress while the program computes, for a stream or, with null,
+    /// the whole library (`MPIX_Start_progress_thread`). One thread serves all. It ends with
+    /// [`Mpi::finalize`].
+    ///
+    /// # Errors
+    /// A bad stream; below the level MULTIPLE, where only `NETMOD_PROGRESS` gives such a thread; if
+    /// the system has no thread left.
+    pub fn start_progress_thread(
+        mpi: impl Deref<Target = Mpi> + Send + 'static,
+        stream: Stream,
+    ) -> Result<()> {
+        mpi.stream_check(stream)?;
+        if !mpi.has_waker() {
+            let text = "a thread for progress needs MPI_THREAD_MULTIPLE, and the program has asked for less; \
+                        NETMOD_PROGRESS=thread starts one at any level";
+            return Err(MpiError::new(Class::OTHER, text));
+        }
+        let place = mpi.background().runner();
+        let mut runner = place.lock();
+        if runner.thread.is_none() {
+            mpi.end_bias();
+            mpi.background().count(true);
+            let started = OwnThread::start("netmod-mpi", move |quit| run(&mpi, quit));
+            runner.thread = Some(started.map_err(|e| {
+                let text = format!("no thread for progress: {e}; is the limit too low (ulimit -u)?");
+                MpiError::new(Class::OTHER, text)
+            })?);
+        }
+        runner.streams.insert(stream);
+        Ok(())
+    }
+
+    /// Ends the thread that makes progress, unless it was started for other streams, too
+    /// (`MPIX_Stop_progress_thread`). Nothing happens if it was not started for this one.
+    ///
+    /// # Errors
+    /// A bad stream; if that thread calls it, in a function of the program.
+    pub fn stop_progress_thread(&self, stream: Stream) -> Result<()> {
+        self.stream_check(stream)?;
+        let place = self.background().runner();
+        let mut runner = place.lock();
+        if runner.thread.as_ref().is_some_and(OwnThread::is_here) {
+            let text = "the thread that makes progress cannot end itself";
+            return Err(MpiError::new(Class::OTHER, text));
+        }
+        if !runner.streams.remove(&stream) || !runner.streams.is_empty() {
+            return Ok(());
+        }
+        self.background().count(false);
+        let thread = runner.thread.take();
+        drop(runner);
+        self.end_thread(thread);
         Ok(())
     }
 }

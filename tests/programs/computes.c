@@ -1,7 +1,8 @@
 /* The last rank computes without a call of MPI while the others wait for what it has begun. The first
  * argument says who makes progress for it: "calls", nobody, so that they wait until it calls; "thread", a
  * thread of the library, so that they do not; "multiple", the same at MPI_THREAD_MULTIPLE, where functions
- * of the program are called by that thread. The second one names a file in which those are counted whose
+ * of the program are called by that thread; "started", the same with a thread that MPICH's extension starts,
+ * which was stopped before. The second one names a file in which those are counted whose
  * wait is over. Prints "rank N: computes ok". */
 #include "check.h"
 
@@ -131,15 +132,47 @@ static void window(void)
     MPI_Win_free(&win);
 }
 
+#ifdef MPIX_STREAM_NULL
+/* Starts a thread of the library, for itself or for a stream. */
+static void start(void)
+{
+    MPIX_Stream stream;
+
+    MPIX_Stream_create(MPI_INFO_NULL, &stream);
+    CHECK(MPIX_Stop_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        CHECK(MPIX_Start_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
+        CHECK(MPIX_Start_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
+        CHECK(MPIX_Start_progress_thread(stream) == MPI_SUCCESS);
+        CHECK(MPIX_Stop_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (i == 0)
+            CHECK(MPIX_Stop_progress_thread(stream) == MPI_SUCCESS);
+    }
+}
+
+/* Without threads of the program there is none. */
+static void refused(void)
+{
+    int class;
+
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPIX_Start_progress_thread(MPIX_STREAM_NULL), &class);
+    CHECK(class == MPI_ERR_OTHER && MPIX_Stop_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+#endif
+
 int main(int argc, char **argv)
 {
+    int started = argc > 1 && strcmp(argv[1], "started") == 0;
     enum Wait wait;
     int level;
     MPI_Op op;
 
     CHECK(argc == 3);
     over = shared(argv[2]);
-    is_multiple = strcmp(argv[1], "multiple") == 0;
+    is_multiple = started || strcmp(argv[1], "multiple") == 0;
     has_thread = is_multiple || strcmp(argv[1], "thread") == 0;
     self = pthread_self();
     MPI_Init_thread(&argc, &argv, is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
@@ -153,6 +186,14 @@ int main(int argc, char **argv)
     MPI_Op_create(add, 1, &op);
     MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     wait = has_thread ? IS_SHORT : LASTS;
+#ifdef MPIX_STREAM_NULL
+    if (started) {
+        announced_message(LASTS);
+        start();
+    }
+    if (!has_thread)
+        refused();
+#endif
     announced_message(wait);
     reduction(MPI_SUM, wait);
     /* The others may need no function of the last rank. */

@@ -277,7 +277,9 @@ fn a_thread_makes_progress_while_a_rank_computes() {
     let program = prefix().compiled("computes.c");
     let file = std::env::temp_dir().join(format!("netmod-computes-{}", std::process::id()));
     for variables in [&[OVER_TCP][..], &[]] {
-        for (how, progress) in [("calls", "auto"), ("thread", "thread"), ("multiple", "thread")] {
+        for (how, progress) in
+            [("calls", "auto"), ("thread", "thread"), ("multiple", "thread"), ("started", "auto")]
+        {
             let mut job = prefix().job(test, Starter::Nmrun, 3, &program).expect("our launcher");
             job.arg(how).arg(&file).envs(variables.iter().copied()).env("NETMOD_PROGRESS", progress);
             run(&mut job).expect_ok("computes", 3);
@@ -363,6 +365,26 @@ fn operations_of_the_program_that_are_polled() {
         job.arg(level).env("NETMOD_PROGRESS", progress).envs(variables.iter().copied());
         run(&mut job).expect_ok("polled", ranks);
     }
+}
+
+/// The page of limits names them, with the reason.
+#[test]
+fn functions_that_are_not_there_are_known() {
+    let functions = include_str!("../../mpi-abi/functions.tsv").lines().filter(|l| !l.starts_with('#'));
+    let rows = functions.map(|l| l.split('\t').collect::<Vec<_>>());
+    let missing = rows.filter(|row| row[5] == "none").map(|row| row[0]);
+    let (queues, threads): (Vec<&str>, Vec<&str>) = missing.partition(|name| name.ends_with("_enqueue"));
+    assert_eq!(queues.len(), 7, "{queues:?}");
+    assert_eq!(
+        threads,
+        [
+            "MPIX_Comm_test_threadcomm",
+            "MPIX_Threadcomm_finish",
+            "MPIX_Threadcomm_free",
+            "MPIX_Threadcomm_init",
+            "MPIX_Threadcomm_start"
+        ]
+    );
 }
 
 #[test]

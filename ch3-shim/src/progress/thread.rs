@@ -35,6 +35,11 @@ impl OwnThread {
         Ok(OwnThread { quit, thread: Some(thread), process: std::process::id() })
     }
 
+    /// Returns true if the calling thread is this one.
+    pub fn is_here(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
+    }
+
     /// Unparks the thread.
     pub fn wake(&self) {
         if let Some(thread) = &self.thread {

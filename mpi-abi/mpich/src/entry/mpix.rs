@@ -76,10 +76,10 @@ missing! { MPIX_Send_enqueue_c PMPIX_Send_enqueue_c (buf: *const c_void, count: 
     on Object::Comm(comm); (buf, count, datatype, dest, tag, comm) }
 anytime! { MPIX_Session_create_errhandler_x PMPIX_Session_create_errhandler_x [] (comm_errhandler_fn_x: Function, destructor_fn: Function, extra_state: *mut c_void, errhandler: *mut c_int)
     on Object::None; |mpi| { given(errhandler)?; imp::mpix::session_create_errhandler_x::<Interface>(mpi, comm_errhandler_fn_x, destructor_fn, extra_state, errhandler) } }
-missing! { MPIX_Start_progress_thread PMPIX_Start_progress_thread (stream: c_int)
-    on Object::None; (stream) }
-missing! { MPIX_Stop_progress_thread PMPIX_Stop_progress_thread (stream: c_int)
-    on Object::None; (stream) }
+entry! { MPIX_Start_progress_thread PMPIX_Start_progress_thread [] (stream: c_int)
+    on Object::None; |mpi| imp::mpix::start_progress_thread(mpi, stream) }
+entry! { MPIX_Stop_progress_thread PMPIX_Stop_progress_thread [] (stream: c_int)
+    on Object::None; |mpi| mpi.stop_progress_thread(Stream(stream as u32)) }
 entry! { MPIX_Stream_comm_create PMPIX_Stream_comm_create [] (comm: c_int, stream: c_int, newcomm: *mut c_int)
     on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.stream_comm_create(Comm(comm as u32), Stream(stream as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
 entry! { MPIX_Stream_comm_create_multiplex PMPIX_Stream_comm_create_multiplex [] (comm: c_int, count: c_int, array_of_streams: *mut c_int, newcomm: *mut c_int)

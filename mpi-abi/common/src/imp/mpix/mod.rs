@@ -22,7 +22,7 @@ pub use polled::{
     async_get_state, async_spawn, async_start, grequest_class_allocate, grequest_class_create, grequest_start,
 };
 pub use states::{State, end_unused};
-pub use streams::stream_comm_create_multiplex;
+pub use streams::{start_progress_thread, stream_comm_create_multiplex};
 
 /// The greatest number of a kind of accelerators.
 const LAST_ACCELERATOR: c_int = 2;

@@ -27,3 +27,8 @@ pub unsafe fn stream_comm_create_multiplex(
     // SAFETY: the caller's memory.
     unsafe { put(new, made) }
 }
+
+/// The library lasts as long as the thread.
+pub fn start_progress_thread(mpi: &'static Mpi, stream: c_int) -> Result<()> {
+    Mpi::start_progress_thread(mpi, Stream(stream as u32))
+}
