@@ -1,11 +1,16 @@
 /* Events of the tool interface: rank 1 breaks the connections between the two processes, which
- * either go on or are lost, as the argument says, or receives nothing for a while ("slow"). Prints
- * "rank N: events ok". */
+ * either go on or are lost, as the argument says, or receives nothing for a while ("slow"). With a thread of the
+ * library events are told while the program makes no call if it has asked for MPI_THREAD_MULTIPLE (a second argument
+ * "multiple"), and otherwise in its next call. Prints "rank N: events ok". */
 #include "check.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+static int is_multiple;
+static pthread_t self;
 static int told, peers[16], freed, reads;
 static MPI_Count times[16];
 static char block[1 << 18];
@@ -17,6 +22,7 @@ static void on_event(MPI_T_event_instance event, MPI_T_event_registration handle
     MPI_Count now;
 
     (void)handle;
+    CHECK(is_multiple || pthread_equal(pthread_self(), self));
     CHECK(data == &told && safety == MPI_T_CB_REQUIRE_NONE && told < 16);
     CHECK(MPI_T_event_copy(event, both) == MPI_SUCCESS);
     CHECK(MPI_T_event_read(event, 0, &peer) == MPI_SUCCESS && peer == both[0]);
@@ -27,7 +33,8 @@ static void on_event(MPI_T_event_instance event, MPI_T_event_registration handle
     /* All of MPI may be called. */
     CHECK(MPI_Initialized(&begun) == MPI_SUCCESS && begun);
     CHECK(MPI_Comm_size(MPI_COMM_WORLD, &peer) == MPI_SUCCESS && peer == 2);
-    peers[told++] = both[0];
+    peers[told] = both[0];
+    __atomic_store_n(&told, told + 1, __ATOMIC_RELEASE);
 }
 
 static void never(MPI_T_event_instance event, MPI_T_event_registration handle, MPI_T_cb_safety safety,
@@ -101,7 +108,7 @@ static MPI_T_event_registration handle_of(const char *event)
 int main(int argc, char **argv)
 {
     int provided, rank, other, number = 5, sources, length, n;
-    const char *kind = argc > 1 ? argv[1] : "connection_resumed";
+    const char *kind = argc > 1 ? argv[1] : "connection_resumed", *thread = getenv("NETMOD_PROGRESS");
     char name[32];
     MPI_T_source_order order;
     MPI_Count ticks, most;
@@ -116,7 +123,9 @@ int main(int argc, char **argv)
     CHECK(MPI_T_source_get_info(1, name, &length, NULL, NULL, &order, &ticks, &most, NULL) ==
           MPI_T_ERR_INVALID_INDEX);
     handle = handle_of(kind);
-    MPI_Init(&argc, &argv);
+    is_multiple = argc > 2 && strcmp(argv[2], "multiple") == 0;
+    self = pthread_self();
+    MPI_Init_thread(&argc, &argv, is_multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     other = 1 - rank;
@@ -134,6 +143,13 @@ int main(int argc, char **argv)
         if (rank == 1) {
             break_connections();
             CHECK(reads > 0);
+        }
+        if (thread != NULL && strcmp(thread, "thread") == 0) {
+            double end = MPI_Wtime() + (is_multiple ? 20 : 0.1);
+
+            while (MPI_Wtime() < end && __atomic_load_n(&told, __ATOMIC_ACQUIRE) == 0)
+                usleep(1000);
+            CHECK((told > 0) == is_multiple);
         }
         for (n = 0; n < 100; n++)
             CHECK(MPI_Sendrecv_replace(&number, 1, MPI_INT, other, 0, other, 0, MPI_COMM_WORLD,

@@ -417,16 +417,20 @@ fn an_end_that_waits_for_what_is_polled_says_so() {
 #[test]
 fn tools_are_told_of_events() {
     let test = "tools_are_told_of_events";
+    let resumed = vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_LOCAL", "yes")];
+    let by_thread = [&resumed[..], &[("NETMOD_PROGRESS", "thread")]].concat();
     let kinds = [
-        ("connection_resumed", vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_LOCAL", "yes")]),
-        ("connection_lost", vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_TIMEOUT", "0s")]),
-        ("peer_slow", vec![("NETMOD_RTS_MAX", "1"), ("NETMOD_EAGER_MAX", "1K")]),
+        ("connection_resumed", "single", resumed),
+        ("connection_resumed", "single", by_thread.clone()),
+        ("connection_resumed", "multiple", by_thread),
+        ("connection_lost", "single", vec![("NETMOD", "tcp"), ("NETMOD_TCP_RESUME_TIMEOUT", "0s")]),
+        ("peer_slow", "single", vec![("NETMOD_RTS_MAX", "1"), ("NETMOD_EAGER_MAX", "1K")]),
     ];
-    for (abi, (kind, settings)) in Abi::ALL.into_iter().flat_map(|abi| kinds.clone().map(|kind| (abi, kind)))
-    {
+    let cases = Abi::ALL.into_iter().flat_map(|abi| kinds.clone().map(|kind| (abi, kind)));
+    for (abi, (kind, level, settings)) in cases {
         let program = prefix().compiled_for(abi, "events.c");
         let mut job = prefix().job(test, Starter::Nmrun, 2, &program).expect("our launcher");
-        let done = run(job.arg(kind).envs(settings));
+        let done = run(job.arg(kind).arg(level).envs(settings));
         // The end of a job with a lost process is an error.
         if kind != "connection_lost" {
             done.expect_ok("events", 2);
