@@ -42,7 +42,11 @@ pub(crate) fn test(options: Options, json: bool) -> Result<(), String> {
 
 fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> Result<(), String> {
     disk::check()?;
-    let (tools, built) = prepare(options, stages, skipped)?;
+    let tools = stages.run("tools", || Tools::get(options, skipped))?;
+    stages.run("format, lints, checks", || jobs::lint(options, skipped))?;
+    stages.run("documentation", jobs::doc)?;
+    let packages = programs::packages()?;
+    let built = stages.run("build", || programs::build(&packages))?;
     let log = Log::new(options, &tools)?;
     let Groups { together, halves, alone } = tests::divide(&built.tests);
     let (variables, logs) = (&log.variables, &log.folder);
@@ -81,38 +85,6 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     stages.run_rows(vec![first, second])?;
     skipped.extend(log.skipped()?);
     Ok(())
-}
-
-/// Installs tools, which waits for the network and the disk, while everything is checked and built.
-fn prepare(
-    options: Options,
-    stages: &mut Stages,
-    skipped: &mut Vec<String>,
-) -> Result<(Tools, Built), String> {
-    let packages = programs::packages()?;
-    let (mut tools, mut built) = (None, None);
-    let mut unchecked = Vec::new();
-    let install: Vec<(_, Job<'_>)> = vec![(
-        "tools",
-        Box::new(|| {
-            tools = Some(Tools::get(options, skipped)?);
-            Ok(())
-        }),
-    )];
-    let build: Vec<(_, Job<'_>)> = vec![
-        ("format, lints, checks", Box::new(|| jobs::lint(options, &mut unchecked))),
-        ("documentation", Box::new(jobs::doc)),
-        (
-            "build",
-            Box::new(|| {
-                built = Some(programs::build(&packages)?);
-                Ok(())
-            }),
-        ),
-    ];
-    stages.run_rows(vec![install, build])?;
-    skipped.extend(unchecked);
-    tools.zip(built).ok_or_else(|| "a stage has passed without a result".to_owned())
 }
 
 fn in_machine(machine: &Machine, built: &Built) -> Result<(), String> {
