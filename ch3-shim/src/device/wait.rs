@@ -435,7 +435,9 @@ mod tests {
         let (mut dev, office, _clock) = alone();
         let begun = dev.now();
         dev.waiting = Waiting::new(Spin::Auto, true, begun);
-        let row = |dev: &mut Vci| (0..).take_while(|n| dev.waiting.yields.goes_on(*n, begun)).count() as u32;
+        let each = Duration::from_micros(500);
+        let goes_on = |dev: &mut Vci, n: u32| dev.waiting.yields.goes_on(n, begun + each * n);
+        let row = |dev: &mut Vci| (0..).take_while(|n| goes_on(dev, *n)).count() as u32;
         let rows: Vec<u32> = (0..6).map(|_| row(&mut dev)).collect();
         let least = rows[5];
         assert!(rows[0] > 2 * least && rows[4] == least, "{rows:?}");

@@ -17,6 +17,8 @@ const LEAST: u32 = 4;
 /// A row takes this time at least: what yields to nobody takes nothing from anybody, and a sleep
 /// with its wake-up takes tens of microseconds.
 const SHORTEST: Duration = Duration::from_micros(200);
+/// Most yields of a row, also if the clock stands still.
+const LONGEST: u32 = 4096;
 /// A yield that takes longer has run somebody who computes. Such a one is not waited for by
 /// yielding: who is woken preempts it.
 const LONG: Duration = Duration::from_millis(1);
@@ -47,7 +49,8 @@ impl Yields {
             (self.row, self.is_over) = (now, false);
         }
         let long = n > 0 && now.since(self.began) > LONG;
-        let enough = n >= self.limit && (self.limit == 0 || now.since(self.row) >= SHORTEST);
+        let is_long = now.since(self.row) >= SHORTEST || n >= LONGEST;
+        let enough = n >= self.limit && (self.limit == 0 || is_long);
         if enough || long {
             // Once for each row: a wait that has slept does not yield again before something has
             // come.
@@ -116,6 +119,7 @@ mod tests {
         let mut yields = Yields::new(true);
         let rows: Vec<u32> = (0..6).map(|_| row(&mut yields, each)).collect();
         assert_eq!(rows, [200; 6]);
+        assert_eq!(row(&mut Yields::new(true), Duration::ZERO), LONGEST, "the clock stands still");
         assert!(yields.goes_on(0, Time::ZERO) && yields.goes_on(1, Time::ZERO + each));
         yields.brought(150);
         assert_eq!(row(&mut yields, SHORTEST), 2 * LEAST, "what came during a row makes it longer");
