@@ -70,7 +70,12 @@ impl Mpi {
             return self.win_barrier(win);
         }
         let mut all = AndAll::new(Party::of_all(&core), Vec::new());
-        let met = self.wait_until(|vci, _, _| all.advance(vci).map(|met| met.map(|_| ())).transpose());
+        let met = self.wait_until(|vci, objects, _| match all.advance(vci) {
+            Ok(Some(_)) => Some(Ok(())),
+            // One in which the making of the window has failed takes no part.
+            Ok(None) => objects.wins.get(win).ok()?.lost(vci, |_| true).map(Err),
+            Err(e) => Some(Err(e)),
+        });
         met.map_err(|e| raised(e, win))
     }
 
