@@ -59,7 +59,6 @@ impl Mpi {
         let mut runner = place.lock();
         if runner.thread.is_none() {
             mpi.end_bias();
-            mpi.background().count(true);
             let started = OwnThread::start("netmod-mpi", move |quit| run(&mpi, quit));
             runner.thread = Some(started.map_err(|e| {
                 let text = format!("no thread for progress: {e}; is the limit too low (ulimit -u)?");
@@ -70,8 +69,9 @@ impl Mpi {
         Ok(())
     }
 
-    /// Ends the thread that makes progress, unless it was started for other streams, too
-    /// (`MPIX_Stop_progress_thread`). Nothing happens if it was not started for this one.
+    /// Ends the thread that makes progress, unless it was started for other streams, too, or
+    /// `NETMOD_PROGRESS` asks for it (`MPIX_Stop_progress_thread`). Nothing happens if it was not
+    /// started for this one.
     ///
     /// # Errors
     /// A bad stream; if that thread calls it, in a function of the program.
@@ -83,10 +83,10 @@ impl Mpi {
             let text = "the thread that makes progress cannot end itself";
             return Err(MpiError::new(Class::OTHER, text));
         }
-        if !runner.streams.remove(&stream) || !runner.streams.is_empty() {
+        let was_started = runner.streams.remove(&stream);
+        if !was_started || !runner.streams.is_empty() || self.background().is_wanted() {
             return Ok(());
         }
-        self.background().count(false);
         let thread = runner.thread.take();
         drop(runner);
         self.end_thread(thread);
@@ -94,8 +94,9 @@ impl Mpi {
     }
 }
 
-/// Runs the thread.
+/// Runs the thread, for which calls are counted meanwhile.
 fn run(mpi: &Mpi, quit: &AtomicBool) {
+    mpi.background().count(true);
     let (mut calls, mut pause) = (0, SHORTEST);
     while !quit.load(Ordering::Acquire) {
         std::thread::park_timeout(pause);
@@ -103,9 +104,13 @@ fn run(mpi: &Mpi, quit: &AtomicBool) {
             Ok(true) => pause = SHORTEST,
             Ok(false) => pause = (2 * pause).min(LONGEST),
             // The next call of the program finds it, too.
-            Err(error) => return tracing::debug!(%error, "no progress by a thread any more"),
+            Err(error) => {
+                tracing::debug!(%error, "no progress by a thread any more");
+                break;
+            }
         }
     }
+    mpi.background().count(false);
 }
 
 /// Makes progress until a call wants the lock. Returns false, and makes none, if a call is inside

@@ -187,6 +187,9 @@ int main(int argc, char **argv)
     MPI_Allreduce(MPI_IN_PLACE, &level, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     wait = has_thread ? IS_SHORT : LASTS;
 #ifdef MPIX_STREAM_NULL
+    /* A thread that the environment asks for stays. */
+    if (has_thread && !started)
+        CHECK(MPIX_Stop_progress_thread(MPIX_STREAM_NULL) == MPI_SUCCESS);
     if (started) {
         announced_message(LASTS);
         start();
