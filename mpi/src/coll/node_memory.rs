@@ -298,11 +298,6 @@ impl NodeMemory {
         self
     }
 
-    /// The processes, and the rank of this one.
-    pub fn place(&self) -> (usize, usize) {
-        (self.me, self.n)
-    }
-
     /// The rank of this process.
     pub fn me(&self) -> usize {
         self.me

@@ -240,7 +240,6 @@ impl Setup {
                 Some(memory)
             }
         };
-        debug_assert!(memory.as_ref().is_none_or(|memory| memory.place() == place));
         let words = vec![if memory.is_some() { u64::MAX } else { 0 }];
         Step::Goes(Box::new(Setup::Agreed { all: AndAll::new(party(core), words), memory, setting }))
     }

@@ -419,7 +419,7 @@ impl Mpi {
 
     /// Checks a flush, and returns its target if something is under way there.
     #[inline]
-    fn flushed(&self, rank: i32, win: Win, what: &str) -> Result<Flushed> {
+    fn flushed(&self, rank: i32, win: Win, what: &str) -> Result<Flushed<u32>> {
         self.on_window(win, |window, vci| {
             if rank == PROC_NULL {
                 return Ok(Flushed::Idle(false));
@@ -446,15 +446,15 @@ impl Mpi {
     }
 
     /// Checks a flush of all targets, and returns those at which something is under way.
-    pub(super) fn flushed_all(&self, win: Win, what: &str) -> Result<FlushedAll> {
+    fn flushed_all(&self, win: Win, what: &str) -> Result<Flushed<Vec<u32>>> {
         self.on_window(win, |window, vci| {
             window.epochs.check_flush(None, what)?;
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             let busy = window.used_targets();
             if !busy.is_empty() {
-                return Ok(FlushedAll::Busy(busy));
+                return Ok(Flushed::Busy(busy));
             }
-            window.ended_quickly(vci, |_| true).map(FlushedAll::Idle)
+            window.ended_quickly(vci, |_| true).map(Flushed::Idle)
         })
     }
 
@@ -464,8 +464,8 @@ impl Mpi {
     /// As [`Mpi::win_flush`].
     pub fn win_flush_all(&self, win: Win) -> Result<()> {
         match self.flushed_all(win, "MPI_Win_flush_all")? {
-            FlushedAll::Busy(ranks) => self.flush_ranks(win, &ranks),
-            FlushedAll::Idle(is_due) => self.step_if(is_due),
+            Flushed::Busy(ranks) => self.flush_ranks(win, &ranks),
+            Flushed::Idle(is_due) => self.step_if(is_due),
         }
     }
 
@@ -475,8 +475,8 @@ impl Mpi {
     /// As [`Mpi::win_flush`].
     pub fn win_flush_local_all(&self, win: Win) -> Result<()> {
         match self.flushed_all(win, "MPI_Win_flush_local_all")? {
-            FlushedAll::Busy(ranks) => self.end_answers(win, &ranks),
-            FlushedAll::Idle(is_due) => self.step_if(is_due),
+            Flushed::Busy(ranks) => self.end_answers(win, &ranks),
+            Flushed::Idle(is_due) => self.step_if(is_due),
         }
     }
 
@@ -493,19 +493,11 @@ impl Mpi {
     }
 }
 
-/// The state of a target that is flushed.
-enum Flushed {
+/// The state of what is flushed: one target, or all.
+enum Flushed<T> {
     /// Something is under way there.
-    Busy(u32),
+    Busy(T),
     /// Nothing is; true if it is time to make progress.
-    Idle(bool),
-}
-
-/// The state of all targets that are flushed.
-pub(super) enum FlushedAll {
-    /// Something is under way at these.
-    Busy(Vec<u32>),
-    /// Nothing is anywhere; true if it is time to make progress.
     Idle(bool),
 }
 
