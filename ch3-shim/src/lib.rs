@@ -68,6 +68,7 @@ mod wrapped;
 
 pub use bootstrap::{Answer, Asked, Bootstrap, BootstrapError, Silence};
 pub use ch3::{DeviceStats, Exposure, Failure, FlowReport, JobName, LargeStats, RemotePlace, RmaAccess};
+pub use ch3::{MOST_THREADS, process_of, thread_of, thread_place};
 pub use clock::VirtualClock;
 pub use config::{COLLECTIVES, Config};
 pub use device::{

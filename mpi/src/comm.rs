@@ -296,7 +296,9 @@ impl CommCore {
     /// Iterates over the places of its processes of other jobs.
     pub(crate) fn others(&self, size: u32) -> impl Iterator<Item = u32> {
         let remote = self.remote.iter().flat_map(|remote| remote.places().iter());
-        self.group.places().iter().chain(remote).copied().filter(move |place| *place >= size)
+        // Places of threads are high, too, and of this job.
+        let all = if self.group.are_threads() { &[] } else { &**self.group.places() };
+        all.iter().chain(remote).copied().filter(move |place| *place >= size)
     }
 
     /// The processes that messages go to.
@@ -352,6 +354,12 @@ pub(crate) enum CommRef {
 }
 
 impl CommRef {
+    /// Names the communicator of a call.
+    #[inline]
+    pub(crate) fn of_call(comm: Comm) -> CommRef {
+        CommRef::Named(comm.in_tables())
+    }
+
     /// Holds the communicator, if it is this one, since its handle names nothing from now on.
     pub(crate) fn hold(&mut self, comm: Comm, core: &Arc<CommCore>) {
         if matches!(self, CommRef::Named(named) if *named == comm) {
@@ -394,8 +402,13 @@ pub(crate) struct Communicator {
 
 impl Communicator {
     pub(crate) fn new(core: CommCore, name: &str, errhandler: Errhandler) -> Communicator {
+        Communicator::with_core(Arc::new(core), name, errhandler)
+    }
+
+    /// Makes one of a core that others may hold.
+    pub(crate) fn with_core(core: Arc<CommCore>, name: &str, errhandler: Errhandler) -> Communicator {
         Communicator {
-            core: Arc::new(core),
+            core,
             name: name.to_owned(),
             errhandler,
             attrs: Attrs::default(),
@@ -448,12 +461,29 @@ impl Comms {
         named.expect("requests hold a communicator that is freed")
     }
 
-    /// Returns the core of an intracommunicator.
+    /// Returns the core of a communicator whose ranks are processes.
     ///
     /// # Errors
-    /// A bad handle, or that of an intercommunicator.
-    pub(crate) fn intra_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
+    /// A bad handle, or that of a communicator of threads.
+    pub(crate) fn process_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
         let core = self.core(comm)?;
+        if core.group.are_threads() {
+            let text = format!(
+                "the ranks of {:#010x} are threads (MPIX_Threadcomm_init), which have messages, collective operations, \
+                 MPI_Comm_dup and MPI_Comm_split; give this call a communicator of processes",
+                comm.0
+            );
+            return Err(MpiError::new(Class::COMM, text));
+        }
+        Ok(core)
+    }
+
+    /// Returns the core of an intracommunicator of processes.
+    ///
+    /// # Errors
+    /// A bad handle, or that of an intercommunicator or of threads.
+    pub(crate) fn intra_core(&self, comm: Comm) -> Result<Arc<CommCore>> {
+        let core = self.process_core(comm)?;
         if core.remote.is_some() {
             let text = format!("{:#010x} is an intercommunicator; an intracommunicator is needed", comm.0);
             return Err(MpiError::new(Class::COMM, text));

@@ -12,9 +12,10 @@
 //! lowest key (parent and tag) has precedence in each process. So of all agreements in the job
 //! the lowest finds its processes agreed at last, and then the next one.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use ch3_shim::{Comm as Channel, Device, Vci};
+use ch3_shim::{Comm as Channel, Device, Vci, thread_of};
 
 use crate::coll::NodePool;
 use crate::comm::{Agreed, CommCore, Comms, Communicator, name_of};
@@ -55,6 +56,8 @@ pub(crate) struct Contexts {
     sessions: Arc<CommCore>,
     /// Memory of communicators that were freed.
     pool: NodePool,
+    /// Ids that several threads have: how many have given them back.
+    returned: HashMap<u32, u32>,
 }
 
 /// Contexts of the device for each id.
@@ -69,6 +72,19 @@ pub(crate) fn channels(vci: &mut Vci, id: u32, members: &Ranks) -> Result<[Chann
     let (first, size) = (CONTEXTS * id, vci.size());
     let others: Vec<u32> = members.places().iter().copied().filter(|place| *place >= size).collect();
     Ok([vci.comm_with_jobs(first, &others)?, vci.comm_with_jobs(first + 1, &others)?])
+}
+
+/// Returns the channels of an id for a communicator of this group, in which this process or thread
+/// has the rank `me`.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn own_channels(vci: &mut Vci, id: u32, group: &Ranks, me: u32) -> Result<[Channel; 2]> {
+    // Nobody sends in a communicator whose id is not agreed yet.
+    let place = group.place(me).filter(|_| group.are_threads() && id < IDS);
+    let Some(thread) = place.and_then(thread_of) else { return channels(vci, id, group) };
+    let first = CONTEXTS * id;
+    Ok([vci.comm_of_thread(first, thread)?, vci.comm_of_thread(first + 1, thread)?])
 }
 
 /// Returns the channel of messages of agreements that outlast failures.
@@ -110,6 +126,7 @@ impl Contexts {
             met: Vec::new(),
             sessions,
             pool: NodePool::default(),
+            returned: HashMap::new(),
         };
         let mut comm = |id, places: Vec<u32>, rank, name, handle| -> Result<Option<Communicator>> {
             let group = Arc::new(Ranks::new(places.into()));
@@ -183,11 +200,28 @@ impl Contexts {
                 // In a revoked context messages may still come that nobody receives.
                 Ok(core) if core.is_revoked() => {}
                 Ok(core) => {
-                    self.release(core.id);
+                    if self.is_last(&core) {
+                        self.release(core.id);
+                    }
                     self.pool.keep(core);
                 }
             }
         }
+    }
+
+    /// Returns true if no other thread of this process has the id of a communicator that ends.
+    fn is_last(&mut self, core: &CommCore) -> bool {
+        let sharers = core.group().sharers();
+        if sharers <= 1 {
+            return true;
+        }
+        let returned = self.returned.entry(core.id).or_default();
+        *returned += 1;
+        let is_last = *returned == sharers;
+        if is_last {
+            self.returned.remove(&core.id);
+        }
+        is_last
     }
 
     /// Returns the number of ids that are free.

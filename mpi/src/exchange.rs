@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use ch3_shim::{Request, Vci};
+use ch3_shim::{Request, Vci, process_of, thread_of};
 
 use crate::comm::CommCore;
 use crate::error::{Class, MpiError, Result};
@@ -94,6 +94,9 @@ fn message_len(len: usize) -> usize {
 
 /// Returns a process's name for errors.
 pub(crate) fn named(vci: &Vci, place: u32) -> String {
+    if let Some(thread) = thread_of(place) {
+        return format!("thread {thread} of rank {} of the job", process_of(place));
+    }
     match vci.job_at(place).filter(|_| place >= vci.size()) {
         Some((_, rank)) => format!("rank {rank} of another job"),
         None => format!("rank {place} of the job"),

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::error::{Class, MpiError, Result};
+use crate::stand_in;
 
 const PREDEFINED: u32 = 0b01 << 30;
 const DYNAMIC: u32 = 0b10 << 30;
@@ -132,6 +133,18 @@ impl Comm {
     pub const WORLD: Comm = Comm(PREDEFINED | 1 << KIND_SHIFT);
     /// `MPI_COMM_SELF`: this process alone.
     pub const SELF: Comm = Comm(Comm::WORLD.0 + 1);
+
+    /// The handle of a communicator of threads with a number, of which 2^19 differ. Tables know it
+    /// by the communicator that it stands for in a thread.
+    pub(crate) fn of_threads(number: u32) -> Comm {
+        Comm(DYNAMIC | Comm::NULL.0 | stand_in::BIT | (number % stand_in::BIT))
+    }
+
+    /// Returns the handle in the tables: the one that this stands for, or itself.
+    #[inline]
+    pub(crate) fn in_tables(self) -> Comm {
+        if self.0 & stand_in::BIT == 0 { self } else { stand_in(self).unwrap_or(self) }
+    }
 }
 
 impl Datatype {
@@ -292,7 +305,7 @@ impl<H: Handle, T> Table<H, T> {
         match locate(handle)? {
             Where::Predefined(index) => self.predefined.get(index)?.as_ref(),
             Where::Slot(index, generation) => {
-                let slot = self.slots.get(index)?;
+                let Some(slot) = self.slots.get(index) else { return self.find(stand_in(handle)?) };
                 if slot.generation == generation { slot.value.as_ref() } else { None }
             }
         }
@@ -303,6 +316,7 @@ impl<H: Handle, T> Table<H, T> {
     pub fn find_mut(&mut self, handle: H) -> Option<&mut T> {
         match locate(handle)? {
             Where::Predefined(index) => self.predefined.get_mut(index)?.as_mut(),
+            Where::Slot(index, _) if index >= self.slots.len() => self.find_mut(stand_in(handle)?),
             Where::Slot(index, generation) => {
                 let slot = self.slots.get_mut(index)?;
                 if slot.generation == generation { slot.value.as_mut() } else { None }
@@ -393,6 +407,13 @@ fn locate<H: Handle>(handle: H) -> Option<Where> {
     predefined.then_some(Where::Predefined((raw & ((1 << KIND_SHIFT) - 1)) as usize))
 }
 
+/// Returns the handle that one of no table stands for in this thread.
+#[cold]
+fn stand_in<H: Handle>(handle: H) -> Option<H> {
+    let own = if H::KIND == Comm::KIND { stand_in::own(handle.raw())? } else { return None };
+    Some(H::from_raw(own))
+}
+
 /// Returns the error of a handle that names no object, with the reason.
 #[cold]
 pub fn invalid<H: Handle>(handle: H) -> Box<MpiError> {
@@ -411,6 +432,11 @@ pub fn invalid<H: Handle>(handle: H) -> Box<MpiError> {
     } else if raw & SORT == PREDEFINED {
         format!(
             "{raw:#010x} is none of the predefined objects, or one that this call does not take; give another {what}"
+        )
+    } else if H::KIND == Comm::KIND && raw & stand_in::BIT != 0 {
+        format!(
+            "this thread has not started the communicator of threads {raw:#010x} (MPIX_Threadcomm_start), or that \
+             was freed"
         )
     } else {
         format!("the {what} {raw:#010x} does not exist: it was freed, or the variable was never set")

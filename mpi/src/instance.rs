@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ch3_shim::{Builder, Device, OwnThread, Waker};
 use netmod_core::tell::on_stderr;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::anytime::Anytime;
 use crate::background::Background;
@@ -18,6 +19,7 @@ use crate::log;
 use crate::objects::Objects;
 use crate::request::Requests;
 use crate::streams::Streams;
+use crate::threads::Regions;
 use crate::tool::Running;
 use crate::tool::controls::apply;
 use crate::turns::Turns;
@@ -39,6 +41,7 @@ pub struct Mpi {
     progress: Background,
     anytime: Arc<Anytime>,
     streams: Streams,
+    regions: Mutex<Regions>,
     level: i32,
     main: ThreadId,
     appnum: Option<i32>,
@@ -92,6 +95,7 @@ impl Mpi {
             progress,
             anytime,
             streams: Streams::default(),
+            regions: Mutex::default(),
             level: required,
             main: std::thread::current().id(),
             appnum: None,
@@ -157,6 +161,11 @@ impl Mpi {
     /// The streams of the program.
     pub(crate) fn streams(&self) -> &Streams {
         &self.streams
+    }
+
+    /// The communicators of threads. Who has them and the state has locked the state first.
+    pub(crate) fn regions(&self) -> MutexGuard<'_, Regions> {
+        self.regions.lock()
     }
 
     /// The thread level.
@@ -311,8 +320,7 @@ impl Mpi {
         self.anytime.tool().keep_figures(|| state.dev.counters());
         if state.dev.config().mpi_leaks == "yes" {
             let rank = state.dev.rank();
-            let streams = self.streams.live();
-            for line in state.unfreed(streams) {
+            for line in state.unfreed(self.streams.live(), self.regions().live()) {
                 on_stderr(&format_args!("rank {rank}: MPI_Finalize: {line}"));
             }
         }

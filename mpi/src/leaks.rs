@@ -14,8 +14,9 @@ struct Left {
 }
 
 impl State {
-    /// Returns a line for each kind of objects of which some were not freed, such as `streams`.
-    pub(crate) fn unfreed(&self, streams: usize) -> Vec<String> {
+    /// Returns a line for each kind of objects of which some were not freed, such as `streams`
+    /// and communicators of `threads`.
+    pub(crate) fn unfreed(&self, streams: usize, threads: usize) -> Vec<String> {
         let State { objects, requests, .. } = self;
         let comms = objects.comms.iter().map(|(comm, _)| objects.comms.title(comm)).take(NAMES).collect();
         let types = objects.types.live_names().take(NAMES).collect();
@@ -37,6 +38,7 @@ impl State {
             ),
             of(objects.anytime.errhandlers().live(), "error handlers", "MPI_Errhandler_free"),
             of(streams, "streams", "MPIX_Stream_free"),
+            of(threads, "communicators of threads", "MPIX_Threadcomm_free"),
         ];
         all.iter().filter(|left| left.count > 0).map(Left::line).collect()
     }

@@ -24,7 +24,7 @@
 //!
 //! A file uses only what is in the layers below it:
 //! 1. errors, handles, and tables of one kind of object each: infos, groups, types, communicators,
-//!    streams, memory that others of the node can open (`allocated`);
+//!    communicators of threads, streams, memory that others of the node can open (`allocated`);
 //! 2. messages on a communicator: `status`, `target`, `buffers`, `matched`, and the agreements of
 //!    `exchange` and `context`;
 //! 3. `objects`: all tables, which tasks work on;
@@ -70,10 +70,12 @@ mod polled;
 mod ranks;
 mod request;
 mod session;
+mod stand_in;
 mod status;
 mod streams;
 mod target;
 mod task;
+mod threads;
 pub mod tool;
 pub mod topo;
 mod turns;

@@ -3,12 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ch3_shim::process_of;
+
 /// A list of processes. Ranks of the job are called places here.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     /// The place of each rank.
     places: Arc<[u32]>,
     inverse: Inverse,
+    /// If the places are those of threads: the number of this process's threads that have the
+    /// context id of what is made for this list.
+    sharers: Option<u32>,
 }
 
 /// The rank of each place.
@@ -27,10 +32,17 @@ const NOBODY: u32 = u32::MAX;
 const SPARSE: usize = 4;
 
 impl Ranks {
+    /// Creates a list from the place of each thread, of this process and others. `sharers` threads
+    /// of this process have the context id of what is made for the list.
+    pub(crate) fn of_threads(places: Arc<[u32]>, sharers: u32) -> Ranks {
+        Ranks { sharers: Some(sharers), ..Ranks::new(places) }
+    }
+
     /// Creates a list from the place of each rank. No place is in it twice.
     pub(crate) fn new(places: Arc<[u32]>) -> Ranks {
+        let sharers = None;
         if places.iter().enumerate().all(|(rank, place)| rank as u32 == *place) {
-            return Ranks { places, inverse: Inverse::Same };
+            return Ranks { places, inverse: Inverse::Same, sharers };
         }
         let first = places.iter().copied().min().unwrap_or(0);
         let last = places.iter().copied().max().unwrap_or(0);
@@ -43,13 +55,37 @@ impl Ranks {
         } else {
             Inverse::Map(pairs.collect())
         };
-        Ranks { places, inverse }
+        Ranks { places, inverse, sharers }
     }
 
     /// Returns the number of processes.
     #[inline]
     pub(crate) fn size(&self) -> u32 {
         self.places.len() as u32
+    }
+
+    /// Returns true if the ranks are threads.
+    #[inline]
+    pub(crate) fn are_threads(&self) -> bool {
+        self.sharers.is_some()
+    }
+
+    /// Returns the number of communicators of this process that have one context id.
+    pub(crate) fn sharers(&self) -> u32 {
+        self.sharers.unwrap_or(1)
+    }
+
+    /// Returns those of its ranks that are threads of the process of rank `me`, or that rank alone.
+    pub(crate) fn siblings(&self, me: u32) -> impl Iterator<Item = u32> {
+        let own = self.place(me).map(process_of);
+        let all = if self.are_threads() { 0..self.size() } else { me..me + 1 };
+        all.filter(move |rank| !self.are_threads() || self.place(*rank).map(process_of) == own)
+    }
+
+    /// Returns true if rank `me` speaks for its process in agreements on context ids among its
+    /// siblings that `take` part.
+    pub(crate) fn leads(&self, me: u32, take: impl Fn(u32) -> bool) -> bool {
+        self.siblings(me).find(|rank| take(*rank)) == Some(me)
     }
 
     /// Returns the place of a rank; `None` if there is no such rank.

@@ -7,7 +7,7 @@ use netmod_core::{Card, GroupId, Outcome, PeerName, ReqId, Time, VcError, VcErro
 
 use super::contexts::Senders;
 use super::routes::host_of;
-use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected, WORLD};
+use super::{Ch3, DevIo, Failure, Group, MpiReq, Role, Route, Unexpected, WORLD, threads};
 use crate::error::Error;
 use crate::incident::IncidentKind;
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
@@ -319,7 +319,7 @@ impl Ch3 {
         let Some((space, source)) = group.map(|g| (g.space, (g.first + peer.rank).cast_signed())) else {
             return;
         };
-        let its_own = |p: &Pattern, _: &_| p.source() == source && space.owns(p.context());
+        let its_own = |p: &Pattern, _: &_| threads::asked(p) == source && space.owns(p.context());
         for req in self.queues.posted.drain_matching(its_own) {
             self.reqs.finish(io.core, req, Outcome::Failed(error.clone()));
         }

@@ -7,7 +7,7 @@ use netmod_core::{OnDone, Outcome, PacketFault, ReqId, Segment, Sent, VcId};
 
 use super::credit::{self, ENTRY, Flow, Incoming, Outgoing, Protocol};
 use super::lent::send_with;
-use super::{Body, Ch3, DevIo, MpiReq, Role, Unexpected};
+use super::{Body, Ch3, DevIo, MpiReq, Role, Unexpected, threads};
 use crate::incident::IncidentKind;
 use crate::pkt::{self, Mode, Packet};
 use crate::tagmatch::{ANY_SOURCE, Envelope, Pattern};
@@ -230,9 +230,7 @@ impl Ch3 {
     /// Returns true if a posted receive may match a message of this VC.
     fn is_awaited(&self, vc: VcId) -> bool {
         let Some((rank, space)) = self.vcs.get(vc).map(|s| (s.source(), s.space)) else { return false };
-        self.queues
-            .posted
-            .any(|p| (p.source() == rank || p.source() == ANY_SOURCE) && space.owns(p.context()))
+        self.queues.posted.any(|p| [rank, ANY_SOURCE].contains(&threads::asked(p)) && space.owns(p.context()))
     }
 
     /// Lends slots to the senders that a pattern fits, since the message that it looks for may wait
@@ -242,8 +240,7 @@ impl Ch3 {
     pub(crate) fn relieve_for(&mut self, io: &mut DevIo<'_>, pattern: &Pattern) {
         let sources = self.vcs.iter().filter(|(_, s)| s.flow.inc.is_wanting());
         let fitting = sources.filter(|(_, s)| {
-            (pattern.source() == s.source() || pattern.source() == ANY_SOURCE)
-                && s.space.owns(pattern.context())
+            [s.source(), ANY_SOURCE].contains(&threads::asked(pattern)) && s.space.owns(pattern.context())
         });
         for vc in fitting.map(|(vc, _)| vc).collect::<Vec<_>>() {
             self.relieve(io, vc);

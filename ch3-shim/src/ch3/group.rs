@@ -16,11 +16,10 @@ use std::collections::BTreeMap;
 use netmod_core::{GroupId, PeerName, RankTable, Time};
 
 use super::job_name::JobName;
+use super::threads::{REMOTE, process_of_source};
 
 /// Bit of the contexts of the device's own messages, such as barriers.
 pub(crate) const INTERNAL: u32 = 1 << 31;
-/// Bit of the contexts of remote groups.
-const REMOTE: u32 = 1 << 30;
 /// Contexts of a remote group: 2^16, the internal ones apart.
 const REMOTE_BITS: u32 = 16;
 /// Most remote groups at once: 2^14.
@@ -145,8 +144,13 @@ impl Group {
 
     /// Returns true if a message of this context and source can come from the group.
     pub(crate) fn owns(&self, context: u32, source: i32) -> bool {
-        let source = source.cast_unsigned();
+        let source = process_of_source(context, source).cast_unsigned();
         self.space.owns(context) && source.checked_sub(self.first).is_some_and(|rank| rank < self.size)
+    }
+
+    /// Returns the rank of the process of which messages with this source are. The group owns them.
+    pub(crate) fn rank_of(&self, context: u32, source: i32) -> u32 {
+        process_of_source(context, source).cast_unsigned() - self.first
     }
 
     /// Returns the first context of the group.
@@ -255,7 +259,7 @@ impl Groups {
     /// Returns the name of the process whose messages have this source in a context.
     pub(crate) fn name_of(&self, context: u32, source: i32) -> Option<PeerName> {
         let group = self.iter().map(|(_, g)| g).find(|g| g.owns(context, source))?;
-        Some(PeerName { group: group.id, rank: source.cast_unsigned() - group.first })
+        Some(PeerName { group: group.id, rank: group.rank_of(context, source) })
     }
 
     fn insert(&mut self, group: Group) -> u32 {

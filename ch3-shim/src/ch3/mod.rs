@@ -4,9 +4,9 @@
 //! (matching), `credit` and `budget` (flow control), `failures`, `group`, `routes`, `pool` (memory
 //! of unexpected messages).
 //!
-//! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `lmt` (large messages), `connect`,
-//! `onesided` (operations on memory of peers), `lookup`, `close`, `failure` (VCs from first use to
-//! last), `remote` (groups of other jobs).
+//! Behaviour: `send`, `recv`, `cancel`, `flow` (messages), `threads` (names of threads), `lmt`
+//! (large messages), `connect`, `onesided` (operations on memory of peers), `lookup`, `close`,
+//! `failure` (VCs from first use to last), `remote` (groups of other jobs).
 
 mod budget;
 mod cancel;
@@ -32,6 +32,7 @@ mod req;
 mod reqs;
 mod routes;
 mod send;
+mod threads;
 mod unexpected;
 mod vc;
 
@@ -70,6 +71,8 @@ pub(crate) use req::{Answer, Matched, MpiReq, Owned, Role};
 pub(crate) use reqs::Requests;
 pub(crate) use routes::{Route, Routes};
 pub(crate) use send::DONE;
+pub use threads::{MOST_THREADS, process_of, thread_of, thread_place};
+pub(crate) use threads::{context_of, to_wire};
 pub(crate) use unexpected::{Body, Unexpected};
 pub(crate) use vc::VcSide;
 

@@ -6,7 +6,7 @@ use netmod_core::{
 
 use super::credit::{self, ENTRY};
 use super::lent::send_with;
-use super::{Answer, Body, Ch3, DevIo, Lent, MpiReq, Role, Unexpected, VcSide, WORLD};
+use super::{Answer, Body, Ch3, DevIo, Lent, MpiReq, Role, Unexpected, VcSide, WORLD, threads};
 use crate::pkt::{self, MAX_SHORT, Mode};
 use crate::tagmatch::Envelope;
 
@@ -216,6 +216,7 @@ impl Ch3 {
     #[cold]
     #[inline(never)]
     fn self_send(&mut self, io: &mut DevIo<'_>, mut seg: Segment, env: Envelope, mode: Mode) -> ReqId {
+        let env = threads::of_wire(env, self.groups.world.me).unwrap_or(env);
         if let Some(rreq) = self.queues.posted.take_match(&env) {
             let len = seg.remaining() as u64;
             let sreq = self.reqs.make(io.core, None, seg, MpiReq::new(Role::SelfSend, env));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::credit::Flow;
-use super::{Route, Space};
+use super::{Route, Space, threads};
 use crate::tagmatch::Envelope;
 
 /// The device's part of a VC.
@@ -50,8 +50,15 @@ impl VcSide {
         if self.rank as i32 != env.source() || env.tag() < 0 {
             return None;
         }
-        let context = self.space.of_wire(env.context())?;
+        let Some(context) = self.space.of_wire(env.context()) else { return self.of_thread(env) };
         Some(Envelope::of_words(context, env.source_tag() + u64::from(self.first)))
+    }
+
+    /// Returns the envelope of a packet between threads.
+    #[cold]
+    #[inline(never)]
+    fn of_thread(&self, env: Envelope) -> Option<Envelope> {
+        if self.space == Space::WORLD { threads::of_wire(env, self.first + self.rank) } else { None }
     }
 
     /// Returns the source of its messages, as receives name it.

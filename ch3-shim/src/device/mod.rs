@@ -44,7 +44,7 @@ use crate::Config;
 use forks::Origin;
 use netmod_core::{Break, DeviceError, Diagnose, Engine, PollOrder, Pollers, Time, VcStats};
 
-use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, WORLD};
+use crate::ch3::{Ch3, DeviceStats, FlowReport, Group, MOST_THREADS, WORLD, context_of, process_of, to_wire};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
@@ -251,6 +251,22 @@ impl Vci {
         }
         self.ch3.groups.set_mixed(context, places);
         Ok(Comm { context, group: WORLD })
+    }
+
+    /// Returns what a thread of this process, by its index, has of a communicator of threads with a
+    /// context id that the caller's layer has agreed upon. Its messages go to places of threads
+    /// ([`crate::thread_place`]) and come from them.
+    ///
+    /// # Errors
+    /// As [`Vci::comm_of_context`]; a context of more than 13 bits, an index of
+    /// [`crate::MOST_THREADS`] or more.
+    pub fn comm_of_thread(&mut self, context: u32, thread: u32) -> Result<Comm> {
+        let comm = self.comm_of_context(context)?;
+        let context = context_of(context, thread).ok_or_else(|| {
+            let text = format!("thread {thread} in context {context}: contexts of threads are below 2^13, and a process has {MOST_THREADS} of them");
+            Error::Usage(text)
+        })?;
+        Ok(Comm { context, ..comm })
     }
 
     /// Number of processes that messages of this communicator can go to.
@@ -472,30 +488,37 @@ impl Vci {
     #[inline]
     fn outgoing(&self, dest: i32, tag: i32, comm: Comm) -> Result<((u32, u32), Envelope)> {
         let group = self.group(comm)?;
-        let to = match u32::try_from(dest) {
-            Ok(rank) if rank < group.size => (comm.group, rank),
-            _ => self.elsewhere(group, dest)?,
-        };
         if tag < 0 {
             return Err(Error::Tag(tag));
         }
-        let context = group.space.to_wire(comm.context);
+        let (to, context) = match u32::try_from(dest) {
+            Ok(rank) if rank < group.size => ((comm.group, rank), group.space.to_wire(comm.context)),
+            _ => self.elsewhere(group, dest, comm)?,
+        };
         Ok((to, Envelope::new(context, group.me as i32, tag)))
     }
 
-    /// The group and rank of a place of another job, which communicators of the job's space reach.
+    /// The group and rank of a place of another job or of a thread, which communicators of the
+    /// job's space reach, and the context of messages to it, as packets carry it.
     #[cold]
-    fn elsewhere(&self, group: &Group, place: i32) -> Result<(u32, u32)> {
-        let is_world = group.id == self.ch3.groups.world.id;
-        let found = u32::try_from(place).ok().filter(|_| is_world).and_then(|p| self.ch3.groups.at_place(p));
-        found.ok_or(Error::Rank { rank: place, size: group.size })
+    fn elsewhere(&self, group: &Group, place: i32, comm: Comm) -> Result<((u32, u32), u32)> {
+        let nobody = Error::Rank { rank: place, size: group.size };
+        let Some(place) = u32::try_from(place).ok().filter(|_| group.id == self.ch3.groups.world.id) else {
+            return Err(nobody);
+        };
+        let (process, context) = match to_wire(comm.context, place) {
+            Some(context) => (process_of(place), context),
+            None => (place, group.space.to_wire(comm.context)),
+        };
+        let found = self.ch3.groups.at_place(process);
+        found.map(|to| (to, context)).ok_or(nobody)
     }
 
     #[inline]
     fn incoming(&self, source: i32, tag: i32, comm: Comm) -> Result<Pattern> {
         let group = self.group(comm)?;
         if source != ANY_SOURCE && in_group(group, source).is_err() {
-            self.elsewhere(group, source)?;
+            self.elsewhere(group, source, comm)?;
         }
         if tag < 0 && tag != ANY_TAG {
             return Err(Error::Tag(tag));

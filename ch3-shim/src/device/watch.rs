@@ -101,7 +101,7 @@ impl Vci {
             if p.source() == ANY_SOURCE {
                 whole.extend(groups.senders(p.context()).map(|(n, _)| n));
             } else if let Some((n, g)) = groups.iter().find(|(_, g)| g.owns(p.context(), p.source())) {
-                specific.insert((n, p.source().cast_unsigned() - g.first));
+                specific.insert((n, g.rank_of(p.context(), p.source())));
             }
             false
         };

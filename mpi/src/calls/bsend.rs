@@ -113,7 +113,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; as [`Mpi::buffer_attach`].
     pub fn comm_attach_buffer(&self, comm: Comm, at: usize, size: i64) -> Result<()> {
-        self.attach(Owner::Comm(comm), at, size)
+        self.attach(Owner::Comm(comm.in_tables()), at, size)
     }
 
     /// Works like [`Mpi::buffer_flush`] for the buffer of a communicator (`MPI_Comm_flush_buffer`).
@@ -121,7 +121,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; the failure of a message.
     pub fn comm_flush_buffer(&self, comm: Comm) -> Result<()> {
-        self.flush(Owner::Comm(comm))
+        self.flush(Owner::Comm(comm.in_tables()))
     }
 
     /// Works like [`Mpi::buffer_iflush`] for the buffer of a communicator
@@ -130,7 +130,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; if there are too many requests.
     pub fn comm_iflush_buffer(&self, comm: Comm) -> Result<Request> {
-        self.iflush(Owner::Comm(comm))
+        self.iflush(Owner::Comm(comm.in_tables()))
     }
 
     /// Works like [`Mpi::buffer_detach`] for the buffer of a communicator
@@ -139,7 +139,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; the failure of a message.
     pub fn comm_detach_buffer(&self, comm: Comm) -> Result<(usize, i64)> {
-        self.detach(Owner::Comm(comm))
+        self.detach(Owner::Comm(comm.in_tables()))
     }
 
     /// Attaches a buffer for the messages of the communicators that were made of a session

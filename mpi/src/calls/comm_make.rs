@@ -13,8 +13,9 @@ use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
     COMM_TYPE_SHARED, UNDEFINED,
 };
-use crate::context::{Agreement, channels};
+use crate::context::{Agreement, channels, own_channels};
 use crate::dynamic::among_jobs;
+use crate::errh::Handler;
 use crate::error::{Class, MpiError, Result};
 use crate::exchange::{AndAll, GatherAll, Party};
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
@@ -79,17 +80,23 @@ impl Objects {
 impl State {
     /// Removes a communicator, whose attributes were deleted.
     fn drop_comm(&mut self, comm: Comm) -> Result<()> {
+        let (core, handler) = self.retire(comm)?;
+        self.objects.spares.forget(&core);
+        self.objects.contexts.give_back(core, handler);
+        self.leave_unused_jobs();
+        Ok(())
+    }
+
+    /// Takes a communicator, whose attributes were deleted, out of its table; its core goes on.
+    pub(super) fn retire(&mut self, comm: Comm) -> Result<(Arc<CommCore>, Handler)> {
         let State { objects, requests, .. } = self;
         let gone = objects.comms.remove(comm)?;
         requests.hold(comm, &gone.core);
-        objects.spares.forget(&gone.core);
         objects.ft.note_freed(&gone.core);
         let handler = objects.anytime.errhandlers().get(gone.errhandler)?;
         objects.anytime.errhandlers().release(gone.errhandler);
         objects.buffers.end(Owner::Comm(comm));
-        objects.contexts.give_back(gone.core, handler);
-        self.leave_unused_jobs();
-        Ok(())
+        Ok((gone.core, handler))
     }
 }
 
@@ -162,7 +169,7 @@ fn like(vci: &mut Vci, parent: &CommCore, agreed: Agreed, other: u32) -> Result<
                 parent.is_first(),
             )
         }
-        None => CommCore::intra(agreed, channels(vci, id, &group)?, group, me),
+        None => CommCore::intra(agreed, own_channels(vci, id, &group, me)?, group, me),
     };
     core.session = parent.session;
     Ok(core)
@@ -230,7 +237,7 @@ impl Mpi {
     /// Makes an intracommunicator of an agreed id, in which this process is.
     pub(crate) fn make(&self, parent: Comm, agreed: Agreed, group: Arc<Ranks>, me: u32) -> Result<Comm> {
         self.with(|s| {
-            let channels = channels(&mut s.dev, agreed.id, &group)?;
+            let channels = own_channels(&mut s.dev, agreed.id, &group, me)?;
             s.objects.add_comm(parent, CommCore::intra(agreed, channels, group, me))
         })
     }
@@ -263,7 +270,8 @@ impl Mpi {
             let new = objects.add_comm(comm, core)?;
             objects.copy_topology(comm, new)?;
             objects.copy_streams(comm, new)?;
-            let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), true));
+            let takes = parent.group().leads(parent.rank(), |_| true);
+            let stage = Stage::Agree(Agreement::new(Party::of_all(&parent), takes));
             let both = parent.remote().map(|remote| Party::of_both(&parent, remote));
             let task = Duplication { stage, parent, both, comm: new };
             let request = requests.insert(Kind::Task(Some(Box::new(task))))?;
@@ -366,14 +374,20 @@ impl Mpi {
     }
 
     fn split(&self, comm: Comm, core: &Arc<CommCore>, color: Option<u64>, wishes: &[Wish]) -> Result<Comm> {
-        let agreed = self.agree(Agreement::new(Party::of_all(core), color.is_some()))?;
+        let group = core.group();
+        let takes_part = |rank: u32| wishes.get(rank as usize).is_some_and(|wish| wish.color.is_some());
+        let takes = color.is_some() && group.leads(core.rank(), takes_part);
+        let agreed = self.agree(Agreement::new(Party::of_all(core), takes))?;
         if color.is_none() {
             return Ok(Comm::NULL);
         }
         let places = Wish::places(wishes, color, core.group());
+        let sharers = group.siblings(core.rank()).filter(|rank| takes_part(*rank)).count() as u32;
         let own = core.group().place(core.rank());
         let me = places.iter().position(|p| Some(*p) == own).unwrap_or(0) as u32;
-        self.make(comm, agreed, Arc::new(Ranks::new(places)), me)
+        let is_of_threads = group.are_threads();
+        let ranks = if is_of_threads { Ranks::of_threads(places, sharers) } else { Ranks::new(places) };
+        self.make(comm, agreed, Arc::new(ranks), me)
     }
 
     /// Makes communicators of processes that share hardware (`MPI_Comm_split_type`). Null for a
@@ -458,7 +472,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; a group that is not part of the communicator; no context id.
     pub fn comm_create(&self, comm: Comm, group: Group) -> Result<Comm> {
-        let core = self.with(|s| s.objects.comms.core(comm))?;
+        let core = self.with(|s| s.objects.comms.process_core(comm))?;
         let (places, rank) = self.part_of(&core, group)?;
         if core.remote().is_some() {
             let wish = Wish { color: rank.map(|_| 0), key: rank.unwrap_or(0).cast_signed() };
@@ -504,6 +518,10 @@ impl Mpi {
         if [Comm::WORLD, Comm::SELF].contains(comm) {
             let text =
                 format!("{} cannot be freed; free communicators that were made", self.comm_title(*comm));
+            return Err(MpiError::new(Class::COMM, text));
+        }
+        if self.regions().get_mut(*comm).is_ok() {
+            let text = format!("the ranks of {:#010x} are threads; MPIX_Threadcomm_free frees it", comm.0);
             return Err(MpiError::new(Class::COMM, text));
         }
         self.delete_all_attrs(*comm)?;

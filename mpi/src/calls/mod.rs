@@ -17,6 +17,7 @@ mod probe;
 mod pt2pt;
 mod session;
 mod stream;
+mod thread;
 mod tool;
 mod types;
 

@@ -120,7 +120,7 @@ impl Mpi {
             if raw.is_over() {
                 return Ok(Request::COMPLETE);
             }
-            requests.insert(Kind::Send(raw, CommRef::Named(comm)))
+            requests.insert(Kind::Send(raw, CommRef::of_call(comm)))
         })
     }
 
@@ -233,7 +233,7 @@ impl Mpi {
             if raw.is_over() {
                 return Ok(Request::FROM_NOBODY);
             }
-            requests.insert(Kind::Recv(raw, CommRef::Named(comm), ends))
+            requests.insert(Kind::Recv(raw, CommRef::of_call(comm), ends))
         })
     }
 

@@ -12,8 +12,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ch3_shim::Vci;
 use ch3_shim::shared_memory::{self, SharedMemory, Ticket};
+use ch3_shim::{Vci, process_of};
 
 use super::choice::{self, Forced, Machine, Operation, PATHS, Setting};
 use super::node_memory::{Lease, MAX_PROCESSES, NodeMemory};
@@ -262,7 +262,8 @@ fn record_of(vci: &mut Vci, core: &CommCore, forced: Forced, place: u32) -> [u8;
     let (head, rest) = record.split_at_mut(HEAD);
     if vci.shares_memory() {
         head[0] = SHARES;
-        head[0] |= if core.size() as usize <= MAX_PROCESSES { WILLING } else { 0 };
+        let can = core.size() as usize <= MAX_PROCESSES && !core.group().are_threads();
+        head[0] |= if can { WILLING } else { 0 };
     }
     head[1] = path_of(vci);
     head[2..].copy_from_slice(&forced.0);
@@ -276,6 +277,7 @@ fn node_of(vci: &mut Vci, core: &CommCore, place: u32) -> u64 {
         // Jobs number their nodes apart, and share no memory.
         return among_jobs(vci, place);
     }
+    let place = if core.group().are_threads() { process_of(place) } else { place };
     match vci.config().shm_ranks() {
         // A process that does not know its node is alone.
         0 => vci.node_of(place).unwrap_or(1 << 63 | u64::from(place)),

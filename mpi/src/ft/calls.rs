@@ -54,7 +54,7 @@ impl Mpi {
     pub fn comm_revoke(&self, comm: Comm) -> Result<()> {
         self.with(|s| {
             let State { dev, objects, .. } = s;
-            let core = objects.comms.core(comm)?;
+            let core = objects.comms.process_core(comm)?;
             objects.ft.note_used();
             objects.ft.revoke(dev, &mut objects.comms, core.name, true);
             Ok(())
@@ -70,7 +70,7 @@ impl Mpi {
         // News since the last call count.
         self.test_until(|_, _, _| None::<Result<()>>)?;
         self.with(|s| {
-            let core = s.objects.comms.core(comm)?;
+            let core = s.objects.comms.process_core(comm)?;
             s.objects.ft.note_used();
             let failed = s.objects.ft.failed_of(&s.dev, core.peers().places());
             s.objects.groups.insert(failed, core.session)
@@ -85,7 +85,7 @@ impl Mpi {
     pub fn comm_failure_ack(&self, comm: Comm) -> Result<()> {
         self.with(|s| {
             let State { dev, objects, .. } = s;
-            let core = objects.comms.core(comm)?;
+            let core = objects.comms.process_core(comm)?;
             objects.ft.note_used();
             objects.ft.serve(dev, &mut objects.comms);
             let [inn, _] = channels(dev, core.id, core.peers())?;
@@ -103,7 +103,7 @@ impl Mpi {
     /// A bad handle.
     pub fn comm_failure_get_acked(&self, comm: Comm) -> Result<Group> {
         self.with(|s| {
-            let core = s.objects.comms.core(comm)?;
+            let core = s.objects.comms.process_core(comm)?;
             let [inn, _] = channels(&mut s.dev, core.id, core.peers())?;
             let acknowledged = s.dev.acked_failures_in(inn);
             let places: Arc<[u32]> =
@@ -134,7 +134,7 @@ impl Mpi {
     /// flag is set all the same, and all have this error.
     pub fn comm_agree(&self, comm: Comm, flag: &mut i32) -> Result<()> {
         let (core, acknowledged) = self.with(|s| {
-            let core = s.objects.comms.core(comm)?;
+            let core = s.objects.comms.process_core(comm)?;
             let [inn, _] = channels(&mut s.dev, core.id, core.peers())?;
             let acknowledged = s.dev.acked_failures_in(inn);
             Ok((core, acknowledged))
@@ -171,7 +171,7 @@ impl Mpi {
     /// # Errors
     /// A bad handle; no context id.
     pub fn comm_shrink(&self, comm: Comm) -> Result<Comm> {
-        let core = self.with(|s| s.objects.comms.core(comm))?;
+        let core = self.with(|s| s.objects.comms.process_core(comm))?;
         let (places, _) = members(&core);
         loop {
             let (own, offers) = self.with(|s| Ok(s.objects.contexts.offer_rest()))?;

@@ -85,6 +85,9 @@ impl Tolerance {
 
     /// Notes a communicator that was made.
     pub(crate) fn note_made(&mut self, core: &CommCore) {
+        if core.group().are_threads() {
+            return;
+        }
         let senders = core.remote().unwrap_or(core.group());
         self.untold.insert(core.id, (core.inn, Arc::clone(senders)));
     }

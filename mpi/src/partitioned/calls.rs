@@ -88,6 +88,7 @@ impl Mpi {
         _info: Info,
     ) -> Result<Request> {
         self.partitioned(|s| {
+            s.objects.comms.process_core(comm)?;
             let target = Target::of_send(&s.objects.comms, dest, tag, comm)?.own();
             let data = partitions(&s.objects.types, &buf, number)?;
             let sends = &mut s.objects.partitioned.sends;
@@ -116,6 +117,7 @@ impl Mpi {
                 return Err(MpiError::new(Class::RANK, text));
             }
             // A send's tag is none of the wildcards.
+            s.objects.comms.process_core(comm)?;
             let target = Target::of_send(&s.objects.comms, source, tag, comm)?.own();
             let room = partitions(&s.objects.types, &buf, number)?;
             Ok(Box::new(Receiving::new(&mut s.dev, room, target)?))

@@ -28,8 +28,8 @@ entry! { MPIX_Comm_revoke PMPIX_Comm_revoke [] (comm: c_int)
     on Object::Comm(comm); |mpi| mpi.comm_revoke(Comm(comm as u32)) }
 entry! { MPIX_Comm_shrink PMPIX_Comm_shrink [] (comm: c_int, newcomm: *mut c_int)
     on Object::Comm(comm); |mpi| { given(newcomm)?; let done_ = mpi.comm_shrink(Comm(comm as u32)); if done_.is_err() { put(newcomm, Comm::NULL)?; } let newcomm_ = done_?; put(newcomm, newcomm_)?; Ok(()) } }
-missing! { MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm (comm: c_int, flag: *mut c_int)
-    on Object::Comm(comm); (comm, flag) }
+entry! { MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm [] (comm: c_int, flag: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(flag)?; let done_ = mpi.comm_test_threadcomm(Comm(comm as u32)); let flag_ = done_?; put(flag, flag_)?; Ok(()) } }
 free! { MPIX_Delete_error_class PMPIX_Delete_error_class [] (errorclass: c_int) -> code
     { imp::mpix::delete_error_class(errorclass) } }
 free! { MPIX_Delete_error_code PMPIX_Delete_error_code [] (errorcode: c_int) -> code
@@ -106,14 +106,14 @@ entry! { MPIX_Stream_send PMPIX_Stream_send [] (buf: *const c_void, count: c_int
     on Object::Comm(comm); |mpi| mpi.stream_send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index) }
 entry! { MPIX_Stream_send_c PMPIX_Stream_send_c [] (buf: *const c_void, count: i64, datatype: c_int, dest: c_int, tag: c_int, comm: c_int, source_stream_index: c_int, dest_stream_index: c_int)
     on Object::Comm(comm); |mpi| mpi.stream_send(buffer(buf, count, datatype), dest, tag, Comm(comm as u32), source_stream_index, dest_stream_index) }
-missing! { MPIX_Threadcomm_finish PMPIX_Threadcomm_finish (threadcomm: c_int)
-    on Object::Comm(threadcomm); (threadcomm) }
-missing! { MPIX_Threadcomm_free PMPIX_Threadcomm_free (threadcomm: *mut c_int)
-    on Object::Comm(look(threadcomm)); (threadcomm) }
-missing! { MPIX_Threadcomm_init PMPIX_Threadcomm_init (comm: c_int, num_threads: c_int, newthreadcomm: *mut c_int)
-    on Object::Comm(comm); (comm, num_threads, newthreadcomm) }
-missing! { MPIX_Threadcomm_start PMPIX_Threadcomm_start (threadcomm: c_int)
-    on Object::Comm(threadcomm); (threadcomm) }
+entry! { MPIX_Threadcomm_finish PMPIX_Threadcomm_finish [] (threadcomm: c_int)
+    on Object::Comm(threadcomm); |mpi| mpi.threadcomm_finish(Comm(threadcomm as u32)) }
+entry! { MPIX_Threadcomm_free PMPIX_Threadcomm_free [] (threadcomm: *mut c_int)
+    on Object::Comm(look(threadcomm)); |mpi| { let mut threadcomm_ = Comm(get(threadcomm)? as u32); let done_ = mpi.threadcomm_free(&mut threadcomm_); put(threadcomm, threadcomm_)?; done_ } }
+entry! { MPIX_Threadcomm_init PMPIX_Threadcomm_init [] (comm: c_int, num_threads: c_int, newthreadcomm: *mut c_int)
+    on Object::Comm(comm); |mpi| { given(newthreadcomm)?; let done_ = mpi.threadcomm_init(Comm(comm as u32), num_threads); if done_.is_err() { put(newthreadcomm, Comm::NULL)?; } let newthreadcomm_ = done_?; put(newthreadcomm, newthreadcomm_)?; Ok(()) } }
+entry! { MPIX_Threadcomm_start PMPIX_Threadcomm_start [] (threadcomm: c_int)
+    on Object::Comm(threadcomm); |mpi| mpi.threadcomm_start(Comm(threadcomm as u32)) }
 entry! { MPIX_Type_iov PMPIX_Type_iov [] (datatype: c_int, iov_offset: i64, iov: *mut c_void, max_iov_len: i64, actual_iov_len: *mut i64)
     on Object::None; |mpi| { given(actual_iov_len)?; imp::mpix::type_iov(mpi, datatype, iov_offset, iov, max_iov_len, OutCount::from(actual_iov_len)) } }
 entry! { MPIX_Type_iov_len PMPIX_Type_iov_len [] (datatype: c_int, max_iov_bytes: i64, iov_len: *mut i64, actual_iov_bytes: *mut i64)
