@@ -7,10 +7,12 @@
 // Foreign functions, their structures, and values that they allocate.
 #![allow(unsafe_code)]
 
+mod asked;
 mod jobs;
 
 use super::event::{self, Operation, Peer};
 use super::value::{Datum, ERR_NOT_FOUND, LoadError, SUCCESS, Status};
+use asked::Asked;
 use dl::Shared;
 pub(super) use jobs::Started;
 use jobs::{Lookup, Publish, Spawn, Unpublish};
@@ -258,21 +260,9 @@ impl Library {
     /// It ends in [`Operation::finish`] on libpmix's thread.
     pub(super) fn fence_begin(&self, namespace: &str, operation: &Arc<Operation>) -> Result<(), Status> {
         let all = proc_of(namespace, RANK_WILDCARD)?;
-        let collect = flag(c"pmix.collect");
-        let data = Arc::into_raw(Arc::clone(operation)).cast_mut().cast();
-        // SAFETY: libpmix copies processes and attributes; the callback takes `data` back, once.
-        let status = unsafe { (self.fence_nb)(&all, 1, &collect, 1, fence_done, data) };
-        if status == SUCCESS {
-            return Ok(());
-        }
-        // SAFETY: with any other status the callback will not be called, so its reference is still
-        // ours.
-        drop(unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) });
-        if status == OPERATION_SUCCEEDED {
-            operation.finish(SUCCESS);
-            return Ok(());
-        }
-        Err(status)
+        let asked = Asked::new(operation, all, CString::default(), flag(c"pmix.collect"));
+        // SAFETY: it is libpmix's function.
+        unsafe { asked.fence(self.fence_nb) }
     }
 
     /// Looks up a key of a rank (or of the whole job, [`RANK_WILDCARD`]) without waiting for its
@@ -309,17 +299,9 @@ impl Library {
         operation: &Arc<Operation>,
     ) -> Result<(), Status> {
         let proc = proc_of(namespace, rank)?;
-        let how = flag(c"pmix.immediate");
-        let data = Arc::into_raw(Arc::clone(operation)).cast_mut().cast();
-        // SAFETY: libpmix copies process, key and attribute; the callback takes `data` back, once.
-        let status = unsafe { (self.get_nb)(&proc, key.as_ptr(), &how, 1, lookup_done, data) };
-        if status == SUCCESS {
-            return Ok(());
-        }
-        // SAFETY: with any other status the callback will not be called, so its reference is still
-        // ours.
-        drop(unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) });
-        Err(status)
+        let asked = Asked::new(operation, proc, key.into(), flag(c"pmix.immediate"));
+        // SAFETY: it is libpmix's function.
+        unsafe { asked.lookup(self.get_nb) }
     }
 
     /// Starts recording failures of processes; see [`event`].
@@ -479,20 +461,6 @@ unsafe fn number(kind: u16, data: &Data) -> Option<i128> {
             _ => return None,
         })
     }
-}
-
-unsafe extern "C" fn fence_done(status: Status, data: *mut c_void) {
-    // SAFETY: `data` is the reference that fence_begin created for this one call.
-    let operation = unsafe { Arc::from_raw(data.cast_const().cast::<Operation>()) };
-    operation.finish(status);
-}
-
-unsafe extern "C" fn lookup_done(status: Status, value: *mut Value, data: *mut c_void) {
-    // SAFETY: `data` is the reference that get_begin created for this one call; the value is
-    // libpmix's, which frees it after the call.
-    let (operation, found) =
-        unsafe { (Arc::from_raw(data.cast_const().cast::<Operation>()), copy_of(value)) };
-    operation.finish_lookup(status, found);
 }
 
 unsafe extern "C" fn on_registered(status: Status, _id: usize, _data: *mut c_void) {
