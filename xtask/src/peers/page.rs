@@ -250,11 +250,15 @@ mod tests {
         let name = write_comparison(&folder, &run(), &[], &windows::tests::some());
         assert_eq!(name.as_deref(), Ok("programs-2026-01-02-windows.md"));
         let page = std::fs::read_to_string(folder.join("programs-2026-01-02-windows.md")).expect("the page");
-        for part in
-            ["--filter windows` at abc. a machine. 1 run", "- all: geometric mean", "| Unidir_put | 8 |"]
-        {
+        for part in [
+            "--filter windows` at abc. a machine. 1 run",
+            "- all: geometric mean",
+            "| Unidir_put | 8 |",
+            "](programs-2026-01-02-windows.svg)",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
+        assert!(folder.join("programs-2026-01-02-windows.svg").is_file());
         std::fs::remove_dir_all(&folder).expect("the folder goes");
     }
 

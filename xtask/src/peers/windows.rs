@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::cells::Figure;
 use super::collectives::microseconds;
-use super::comparison::{self, Comparison};
+use super::comparison::{self, Comparison, Picture};
+use super::heatmap::{self, Column, Field};
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::{Distance, Programs};
 use super::verdict::{self, Verdict};
@@ -210,6 +211,18 @@ impl Comparison for Windows {
             .to_string()
         };
         self.rows.iter().map(object).collect()
+    }
+
+    fn pictures(&self, date: &str) -> Vec<Picture> {
+        let field = |row: &Row| Field {
+            name: row.operation.clone(),
+            column: Column::Bytes(row.bytes),
+            ratio: row.judged(),
+            failed: row.verdict() == Verdict::Failed,
+        };
+        let fields: Vec<_> = self.rows.iter().map(field).collect();
+        let svg = heatmap::draw(&format!("Ours by the better peer, one-sided, {date}"), &fields);
+        vec![Picture { ending: String::new(), about: "ratios by operation and size".to_owned(), svg }]
     }
 }
 
