@@ -35,12 +35,12 @@ impl Matched {
     }
 }
 
-/// Looks for a message that a receive of these arguments would match.
+/// Looks for a message that a receive of these arguments would match, without progress.
 ///
 /// # Errors
 /// A source that is lost.
 pub(crate) fn look(vci: &mut Vci, from: Target<'_>) -> Result<Option<Status>> {
-    let found = vci.iprobe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
+    let found = vci.seek(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
     Ok(found.map(|status| Status::of_message(status, from.core)))
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn take(
     messages: &mut Messages,
     from: Target<'_>,
 ) -> Result<Option<(Message, Status)>> {
-    let found = vci.improbe(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
+    let found = vci.mseek(from.place, from.tag, from.core.inn).map_err(|e| failure(e, from.core))?;
     let Some(message) = found else { return Ok(None) };
     let status = Status::of_message(message.status(), from.core);
     if from.place == PROC_NULL {

@@ -77,6 +77,32 @@ impl Vci {
         self.look_again(&pattern)
     }
 
+    /// Works like [`Vci::iprobe`] without progress, for a wait that makes that between two looks.
+    ///
+    /// # Errors
+    /// As [`Vci::iprobe`].
+    pub fn seek(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
+        self.check_origin()?;
+        if source == PROC_NULL {
+            return Ok(Some(status_of(nobody(), None)));
+        }
+        let pattern = self.incoming(source, tag, comm)?;
+        self.find(&pattern, !self.ch3.failures.is_empty())
+    }
+
+    /// Works like [`Vci::improbe`] without progress, for a wait that makes that between two looks.
+    ///
+    /// # Errors
+    /// As [`Vci::iprobe`].
+    pub fn mseek(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
+        self.check_origin()?;
+        if source == PROC_NULL {
+            return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
+        }
+        let pattern = self.incoming(source, tag, comm)?;
+        Ok(self.find(&pattern, !self.ch3.failures.is_empty())?.and_then(|_| self.take_unexpected(&pattern)))
+    }
+
     /// Waits for such a message (`MPI_Probe`).
     ///
     /// # Errors
@@ -125,6 +151,11 @@ impl Vci {
         // After the first failure the layer above says whose messages come in which context.
         let is_said = !self.ch3.failures.is_empty();
         self.test_once(|_| false)?;
+        self.find(pattern, is_said)
+    }
+
+    /// Looks for a message. `is_said`: the layer above has said whose messages come in the context.
+    fn find(&mut self, pattern: &Pattern, is_said: bool) -> Result<Option<Status>> {
         if self.ch3.budget.has_wanting() && self.look(pattern).is_none() {
             let now = self.now;
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);

@@ -1,6 +1,10 @@
 //! Probes, and the reception of messages that they have matched.
 
-use crate::comm::CommRef;
+use std::sync::Arc;
+
+use ch3_shim::RawReq;
+
+use crate::comm::{CommCore, CommRef};
 use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Message, Request};
@@ -63,22 +67,9 @@ impl Mpi {
     /// # Errors
     /// A bad argument.
     pub fn imrecv(&self, buf: Buf, message: &mut Message) -> Result<Request> {
-        self.with(|s| {
-            let State { dev, objects, requests } = s;
-            let of_message = |e| match objects.messages.find(*message) {
-                Some(matched) => matched.raised(e),
-                None => e,
-            };
-            let (room, desc) = objects.types.typed_segment(&buf).map_err(of_message)?;
-            let ends = Ends::of(desc);
-            if *message == Message::NO_PROC {
-                *message = Message::NULL;
-                return Ok(Request::FROM_NOBODY);
-            }
-            let matched = objects.messages.remove(*message)?;
-            *message = Message::NULL;
-            let (raw, core) = matched.receive(dev, room);
-            requests.insert(Kind::Recv(raw, CommRef::Held(core), ends))
+        self.with(|s| match begin(s, &buf, message)? {
+            Some((raw, core, ends)) => s.requests.insert(Kind::Recv(raw, CommRef::Held(core), ends)),
+            None => Ok(Request::FROM_NOBODY),
         })
     }
 
@@ -87,7 +78,28 @@ impl Mpi {
     /// # Errors
     /// A bad argument; a message that does not fit; a peer that is lost.
     pub fn mrecv(&self, buf: Buf, message: &mut Message) -> Result<Status> {
-        let mut request = self.imrecv(buf, message)?;
-        self.wait(&mut request)
+        let Some((raw, core, ends)) = self.with(|s| begin(s, &buf, message))? else {
+            return Ok(Status::OF_NOBODY);
+        };
+        self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
     }
+}
+
+/// Starts to receive a matched message, whose handle becomes null. `None` for one of nobody.
+fn begin(s: &mut State, buf: &Buf, message: &mut Message) -> Result<Option<(RawReq, Arc<CommCore>, Ends)>> {
+    let State { dev, objects, .. } = s;
+    let of_message = |e| match objects.messages.find(*message) {
+        Some(matched) => matched.raised(e),
+        None => e,
+    };
+    let (room, desc) = objects.types.typed_segment(buf).map_err(of_message)?;
+    let ends = Ends::of(desc);
+    if *message == Message::NO_PROC {
+        *message = Message::NULL;
+        return Ok(None);
+    }
+    let matched = objects.messages.remove(*message)?;
+    *message = Message::NULL;
+    let (raw, core) = matched.receive(dev, room);
+    Ok(Some((raw, core, ends)))
 }
