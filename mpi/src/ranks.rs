@@ -70,6 +70,16 @@ impl Ranks {
         self.sharers.is_some()
     }
 
+    /// Returns the list for another communicator of these ranks, in which this process or thread
+    /// has the rank `me`.
+    pub(crate) fn for_another(self: &Arc<Ranks>, me: u32) -> Arc<Ranks> {
+        let own = self.siblings(me).count() as u32;
+        if self.sharers() == own {
+            return Arc::clone(self);
+        }
+        Arc::new(Ranks::of_threads(Arc::clone(&self.places), own))
+    }
+
     /// Returns the number of communicators of this process that have one context id.
     pub(crate) fn sharers(&self) -> u32 {
         self.sharers.unwrap_or(1)

@@ -1,14 +1,16 @@
 /* Communicators whose ranks are threads: messages, collective operations, duplicates, splits and
  * attributes, in regions that follow each other. The number of a process's threads is one more than
- * its rank modulo 3. Prints "rank N: threads ok". */
+ * its rank modulo 3. The argument is how many communicators are made of one; or "death": the last process
+ * dies while threads wait for its threads. Prints "rank N: threads ok". */
 #include "check.h"
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { MOST = 3, LONG = 1 << 17, REGIONS = 5, DUPS = 40 };
+enum { MOST = 3, LONG = 1 << 17, REGIONS = 5 };
 
-static int world_rank, processes, own, total, first, key, deleted;
+static int world_rank, processes, own, total, first, key, deleted, dups;
 static MPI_Comm comm;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -149,11 +151,11 @@ static void collectives(MPI_Comm in, int rank, int size)
 /* All that can be made of it. Its threads have context ids in common, which are given back. */
 static void others(MPI_Comm in, int rank, int size)
 {
-    MPI_Comm made, part;
+    MPI_Comm made, part, of_part;
     MPI_Request request;
     int n, sum, part_rank, part_size;
 
-    for (int i = 0; i < DUPS; i++) {
+    for (int i = 0; i < dups; i++) {
         MPI_Comm_dup(in, &made);
         MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, made);
         CHECK(sum == size * (size - 1) / 2);
@@ -165,6 +167,11 @@ static void others(MPI_Comm in, int rank, int size)
             MPI_Comm_rank(part, &part_rank);
             MPI_Comm_size(part, &part_size);
             MPI_Allreduce(&rank, &n, 1, MPI_INT, MPI_MAX, part);
+            CHECK(part_rank != 0 || n == rank);
+            /* The other part does so, too, with other threads of this process. */
+            MPI_Comm_dup(part, &of_part);
+            MPI_Bcast(&n, 1, MPI_INT, 0, of_part);
+            MPI_Comm_free(&of_part);
             CHECK(part_rank != 0 || n == rank);
             MPI_Sendrecv(&rank, 1, MPI_INT, (part_rank + 1) % part_size, 4, &n, 1, MPI_INT,
                          (part_rank + part_size - 1) % part_size, 4, part, MPI_STATUS_IGNORE);
@@ -250,14 +257,36 @@ static void *region(void *argument)
     return NULL;
 }
 
-int main(void)
+/* A thread of the last process, which dies, or one that waits for it. */
+static void *bereaved(void *argument)
+{
+    int rank, got;
+
+    (void)argument;
+    MPIX_Threadcomm_start(comm);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Barrier(comm);
+    if (world_rank == processes - 1) {
+        usleep(20000);
+        _exit(9);
+    }
+    REFUSED(MPI_Recv(&got, 1, MPI_INT, rank % 2 ? total - 1 : MPI_ANY_SOURCE, 1, comm, MPI_STATUS_IGNORE),
+            MPIX_ERR_PROC_FAILED);
+    REFUSED(MPI_Send(&rank, 1, MPI_INT, total - 1, 2, comm), MPIX_ERR_PROC_FAILED);
+    CHECK(MPIX_Threadcomm_finish(comm) == MPI_SUCCESS);
+    return NULL;
+}
+
+int main(int argc, char **argv)
 {
     int provided, flag, round, *counts;
     pthread_t threads[MOST];
     MPI_Comm gone, none;
     MPI_Errhandler handler;
 
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    CHECK(argc == 2);
+    dups = atoi(argv[1]);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_create_errhandler(handle, &handler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, handler);
@@ -277,6 +306,19 @@ int main(void)
     CHECK(MPIX_Threadcomm_init(MPI_COMM_WORLD, own, &comm) == MPI_SUCCESS);
     CHECK(MPIX_Comm_test_threadcomm(comm, &flag) == MPI_SUCCESS && flag);
     CHECK(MPIX_Comm_test_threadcomm(MPI_COMM_WORLD, &flag) == MPI_SUCCESS && !flag);
+    if (dups == 0) {
+        for (int i = 0; i < own; i++)
+            CHECK(pthread_create(&threads[i], NULL, bereaved, NULL) == 0);
+        for (int i = 0; i < own; i++)
+            pthread_join(threads[i], NULL);
+        MPIX_Comm_failure_ack(MPI_COMM_WORLD);
+        MPIX_Threadcomm_free(&comm);
+        MPI_Comm_free_keyval(&key);
+        free(counts);
+        MPI_Finalize();
+        printf("rank %d: threads ok\n", world_rank);
+        return 0;
+    }
     for (round = 0; round < REGIONS; round++) {
         for (int i = 0; i < own; i++)
             CHECK(pthread_create(&threads[i], NULL, region, &round) == 0);

@@ -303,6 +303,16 @@ fn survivors_of_each_collective_operation_have_an_end() {
     }
 }
 
+/// Threads that are ranks wait for those of a process that dies.
+#[test]
+fn threads_are_told_of_the_death_of_others() {
+    for (ranks, variables) in [(2, &[][..]), (3, &[OVER_TCP]), (5, &[("NETMOD_SHM_RANKS", "2")])] {
+        let mut job = surviving(Abi::Mpich, "threads_as_ranks.c", ranks);
+        let done = run(job.arg("death").envs(variables.iter().copied()));
+        assert_eq!(done.ok_ranks("threads") as u32, ranks - 1, "{done}");
+    }
+}
+
 /// Processes revoke, agree and shrink while others die.
 #[test]
 fn survivors_go_on_without_the_dead() {

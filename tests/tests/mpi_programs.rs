@@ -380,10 +380,13 @@ fn functions_that_are_not_there_are_known() {
 #[test]
 fn threads_are_ranks() {
     let program = prefix().compiled("threads_as_ranks.c");
-    for (ranks, variables) in [(1, &[][..]), (2, &[OVER_TCP]), (3, &[]), (5, &[OVER_TCP])] {
+    // There are 2048 context ids, so that each has to be given back.
+    let cases =
+        [(1, "40", &[][..]), (2, "40", &[OVER_TCP]), (2, "700", &[]), (3, "40", &[]), (5, "40", &[OVER_TCP])];
+    for (ranks, count, variables) in cases {
         let mut job =
             prefix().job("threads_are_ranks", Starter::Nmrun, ranks, &program).expect("our launcher");
-        job.env("NETMOD_MPI_LEAKS", "yes").envs(variables.iter().copied());
+        job.arg(count).env("NETMOD_MPI_LEAKS", "yes").envs(variables.iter().copied());
         let done = run(&mut job);
         done.expect_ok("threads", ranks);
         assert!(!done.output.contains("not freed"), "{done}");

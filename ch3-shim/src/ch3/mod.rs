@@ -72,7 +72,7 @@ pub(crate) use reqs::Requests;
 pub(crate) use routes::{Route, Routes};
 pub(crate) use send::DONE;
 pub use threads::{MOST_THREADS, process_of, thread_of, thread_place};
-pub(crate) use threads::{context_of, to_wire};
+pub(crate) use threads::{context_of, process_of_source, to_wire};
 pub(crate) use unexpected::{Body, Unexpected};
 pub(crate) use vc::VcSide;
 

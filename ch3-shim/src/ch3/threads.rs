@@ -90,7 +90,7 @@ pub(super) fn of_wire(env: Envelope, place: u32) -> Option<Envelope> {
 
 /// Returns the place of the process whose messages have this source in a context; wild ones stay
 /// wild.
-pub(super) fn process_of_source(context: u32, source: i32) -> i32 {
+pub(crate) fn process_of_source(context: u32, source: i32) -> i32 {
     if is_of_thread(context) && source >= 0 {
         process_of(source.cast_unsigned()).cast_signed()
     } else {

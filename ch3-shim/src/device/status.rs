@@ -7,7 +7,7 @@ use netmod_core::{Diagnose, ReqId, Request};
 
 use super::Vci;
 use super::leave::Leaving;
-use crate::ch3::{Body, MpiReq, Role, Space};
+use crate::ch3::{Body, MpiReq, Role, Space, process_of_source};
 use crate::report::{LISTED, RequestStatus, StatusReport, UnexpectedStatus, VcStatus};
 use crate::tagmatch::{ANY_SOURCE, ANY_TAG};
 
@@ -93,7 +93,8 @@ impl Vci {
         for (id, r, mpi) in under_way.into_iter().take(LISTED) {
             let (kind, wait) = waits_for(mpi, self.ch3.lmt.is_offered(id)).unwrap_or_default();
             let peer = r.vc.and_then(|vc| self.engine.core.vc(vc)).map(|v| v.peer.rank);
-            let asked = mpi.filter(|_| kind == "receive").map(|m| m.env.source());
+            let source = |m: &MpiReq| process_of_source(m.env.context(), m.env.source());
+            let asked = mpi.filter(|_| kind == "receive").map(source);
             let asked = asked.filter(|s| *s != ANY_SOURCE).and_then(|s| u32::try_from(s).ok());
             report.requests.push(RequestStatus {
                 id: id.to_string(),
@@ -113,7 +114,7 @@ impl Vci {
     fn report_unexpected(&self, report: &mut StatusReport) {
         for (_, env, u) in self.ch3.queues.unexpected.iter().take(LISTED) {
             report.unexpected_list.push(UnexpectedStatus {
-                source: env.source(),
+                source: process_of_source(env.context(), env.source()),
                 tag: env.tag(),
                 context: env.context(),
                 bytes: u.len,

@@ -8,7 +8,7 @@ use ch3_shim::Vci;
 use super::inter::other_id;
 use super::session::PSETS;
 use crate::buffers::Owner;
-use crate::comm::{Agreed, CommCore, Communicator};
+use crate::comm::{Agreed, CommCore, Communicator, name_of};
 use crate::consts::{
     COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_NEIGHBORHOOD, COMM_TYPE_RESOURCE_GUIDED,
     COMM_TYPE_SHARED, UNDEFINED,
@@ -156,7 +156,7 @@ impl Duplication {
 /// Makes the core of a communicator with the groups of another one.
 fn like(vci: &mut Vci, parent: &CommCore, agreed: Agreed, other: u32) -> Result<CommCore> {
     let id = agreed.id;
-    let (group, me) = (Arc::clone(parent.group()), parent.rank());
+    let (group, me) = (parent.group().for_another(parent.rank()), parent.rank());
     let mut core = match parent.remote() {
         Some(remote) => {
             let both = [channels(vci, id, remote)?, channels(vci, other, remote)?];
@@ -377,9 +377,11 @@ impl Mpi {
         let group = core.group();
         let takes_part = |rank: u32| wishes.get(rank as usize).is_some_and(|wish| wish.color.is_some());
         let takes = color.is_some() && group.leads(core.rank(), takes_part);
-        let agreed = self.agree(Agreement::new(Party::of_all(core), takes))?;
-        if color.is_none() {
-            return Ok(Comm::NULL);
+        let mut agreed = self.agree(Agreement::new(Party::of_all(core), takes))?;
+        let Some(chosen) = color else { return Ok(Comm::NULL) };
+        if group.are_threads() {
+            // A process may be in several of them, and names tell its communicators apart.
+            agreed.name = name_of(agreed.name, 0, chosen as u32);
         }
         let places = Wish::places(wishes, color, core.group());
         let sharers = group.siblings(core.rank()).filter(|rank| takes_part(*rank)).count() as u32;
