@@ -183,6 +183,10 @@ static void others(MPI_Comm in, int rank, int size)
         if (i % 2 == 0)
             MPI_Comm_free(&made);
     }
+    MPI_Comm_split_type(in, MPI_COMM_TYPE_SHARED, -rank, MPI_INFO_NULL, &part);
+    MPI_Comm_rank(part, &n);
+    CHECK(n == size - 1 - rank);
+    MPI_Comm_free(&part);
     MPI_Comm_idup(in, &made, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Comm_compare(in, made, &n);
@@ -204,6 +208,8 @@ static void refusals(void)
     REFUSED(MPI_Win_allocate(8, 1, MPI_INFO_NULL, comm, &n, &win), MPI_ERR_COMM);
     REFUSED(MPI_Cart_create(comm, 1, &one, &n, 0, &made), MPI_ERR_COMM);
     MPI_Comm_group(comm, &group);
+    MPI_Group_rank(group, &n);
+    CHECK(n == MPI_UNDEFINED);
     REFUSED(MPI_Comm_create(comm, group, &made), MPI_ERR_COMM);
     REFUSED(MPI_Comm_create_group(comm, group, 0, &made), MPI_ERR_COMM);
     MPI_Group_free(&group);
