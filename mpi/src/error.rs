@@ -189,12 +189,6 @@ impl MpiError {
         self.text = format!("{what}: {}", self.text);
         self
     }
-
-    /// Creates the error of a function that the library does not have.
-    #[cold]
-    pub fn unsupported(what: &str) -> Box<MpiError> {
-        MpiError::new(Class::UNSUPPORTED_OPERATION, format!("{what} is not supported by this library"))
-    }
 }
 
 impl fmt::Display for MpiError {

@@ -345,6 +345,8 @@ int main(int argc, char **argv)
     if (own > 1 || processes == 1) {
         REFUSED(MPIX_Threadcomm_init(MPI_COMM_SELF, 0, &none), MPI_ERR_ARG);
     }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     MPI_Comm_free_keyval(&key);
     free(counts);
     MPI_Finalize();

@@ -165,17 +165,13 @@ pub fn run_anytime(name: &str, function: impl FnOnce(&Anytime) -> Result<()>) ->
     }
 }
 
-/// Answers for a function that is not there yet, by the error handler of its object.
+/// Answers for a function on queues of accelerators, which are not there, by the error handler of
+/// its object.
 #[cold]
 pub fn missing(name: &str, object: Object) -> c_int {
-    let error = match name.contains("_enqueue") {
-        // MPICH answers with this class where no stream is of an accelerator.
-        true => MpiError::new(
-            Class::OTHER,
-            format!("{name} needs a stream of an accelerator, and accelerators are not supported"),
-        ),
-        false => MpiError::unsupported(name),
-    };
+    // MPICH answers with this class where no stream is of an accelerator.
+    let text = format!("{name} needs a stream of an accelerator, and accelerators are not supported");
+    let error = MpiError::new(Class::OTHER, text);
     match library() {
         Some(mpi) => failed(mpi, name, object, &error),
         // Nobody could have set a handler.

@@ -64,7 +64,7 @@ macro_rules! free {
     };
 }
 
-/// A function that is not there yet.
+/// A function on queues of accelerators, which are not there.
 #[macro_export]
 macro_rules! missing {
     ($name:ident $profiling:ident ($($argument:ident: $type:ty),*) on $object:expr; ($($ignored:ident),*)) => {
