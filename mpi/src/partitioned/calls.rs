@@ -116,8 +116,8 @@ impl Mpi {
                 let text = "source is MPI_ANY_SOURCE; a partitioned receive names its source";
                 return Err(MpiError::new(Class::RANK, text));
             }
-            // A send's tag is none of the wildcards.
             s.objects.comms.process_core(comm)?;
+            // A send's tag is none of the wildcards.
             let target = Target::of_send(&s.objects.comms, source, tag, comm)?.own();
             let room = partitions(&s.objects.types, &buf, number)?;
             Ok(Box::new(Receiving::new(&mut s.dev, room, target)?))
