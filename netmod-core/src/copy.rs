@@ -9,6 +9,9 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
+use std::sync::LazyLock;
+
+#[cfg(target_arch = "x86_64")]
 use crate::processor::Processor;
 
 /// Least length for which the C library uses the instruction.
@@ -99,7 +102,15 @@ unsafe fn blocks(src: *const u8, dst: *mut u8, n: usize) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn has_accident() -> bool {
-    Processor::here() == Processor::Zen4 && std::arch::is_x86_feature_detected!("avx")
+    /// Last family of AMD's with it: Zen 3 and Zen 4.
+    const LAST: u32 = 0x19;
+    static HERE: LazyLock<bool> = LazyLock::new(|| {
+        // AMD64 Architecture Programmer's Manual, volume 3, CPUID Fn0000_0001_EAX.
+        let eax = core::arch::x86_64::__cpuid(1).eax;
+        let family = (eax >> 8 & 0xf) + (eax >> 20 & 0xff);
+        Processor::here() == Processor::Amd && family <= LAST && std::arch::is_x86_feature_detected!("avx")
+    });
+    *HERE
 }
 
 /// Does the same as [`copy`]; other processors have no such accident.

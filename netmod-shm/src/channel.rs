@@ -47,11 +47,11 @@ impl Pieces {
     /// message.
     pub(crate) const SHORTEST: usize = 4 << 10;
 
-    /// Returns what this processor does best with. From one core to another, Zen 5 copies long
+    /// Returns what this processor does best with. From one core to another, those of AMD copy long
     /// pieces much faster than short ones.
     #[inline]
     pub(crate) fn here() -> Pieces {
-        if Processor::here() == Processor::Zen5 {
+        if Processor::here() == Processor::Amd {
             Pieces { awaited: 8 << 10, first: 64 << 10, longest: 64 << 10 }
         } else {
             Pieces { awaited: Pieces::SHORTEST, first: 8 << 10, longest: 16 << 10 }
@@ -67,28 +67,22 @@ const FIRST_PART: usize = 4 << 10;
 pub(crate) struct Parts {
     /// Longest payload that goes there, if the buffer is so long.
     pub(crate) longest: usize,
-    /// Bytes written before the cell is published.
-    first: usize,
 }
 
 impl Parts {
     /// Longest part behind the first.
     const MORE: usize = 8 << 10;
 
-    /// Returns what a processor does best with. On Zen 4 one part takes less time than two even
-    /// beyond [`FIRST_PART`], since all its lines are the sender's already.
+    /// Returns what a processor does best with.
     pub(crate) fn of(processor: Processor) -> Parts {
-        match processor {
-            Processor::Zen5 => Parts { longest: MAX_PAYLOAD, first: FIRST_PART },
-            Processor::Zen4 => Parts { longest: 16 << 10, first: 16 << 10 },
-            Processor::Other => Parts { longest: FIRST_PART, first: FIRST_PART },
-        }
+        let longest = if processor == Processor::Amd { MAX_PAYLOAD } else { FIRST_PART };
+        Parts { longest }
     }
 
     /// Returns how much of `len` bytes is written before the cell is published.
     #[inline]
-    fn first_of(self, len: usize) -> usize {
-        if len > WHOLE_PAYLOAD { len.min(self.first) } else { len }
+    fn first_of(len: usize) -> usize {
+        if len > WHOLE_PAYLOAD { FIRST_PART } else { len }
     }
 }
 
@@ -98,13 +92,10 @@ impl Default for Parts {
     }
 }
 
-/// Longest message after which the lines of the next are fetched: as many as a processor fetches at
-/// once. After a longer one the fetch would take lines from the consumer while it reads, and a long
-/// copy overwrites lines without reading them.
-const FETCHED_AHEAD: usize = 1 << 10;
-/// The same where they are taken by stores, which go on while this processor waits for an answer,
-/// and a long copy reads them, too.
-const CLAIMED_AHEAD: usize = 8 << 10;
+/// Longest message after which the lines of the next are claimed: as many as a processor fetches at
+/// once. After a longer one that would take lines from the consumer while it reads, and a long copy
+/// overwrites lines without reading them.
+const CLAIMED_AHEAD: usize = 1 << 10;
 
 /// Lengths of messages that are answered about as soon as each other.
 pub(crate) const CLASSES: Classes = [INLINE, 512, 2 << 10, 8 << 10];
@@ -339,7 +330,7 @@ impl Channel {
         if awaited && fits && cell_of(tx, &self.token_line, self.lent) == TOKEN_LINE {
             let Some(place) = tx.reserve()? else { return Ok(0) };
             tx.mem.write_head(TOKEN_LINE, hdr);
-            let first = self.parts.first_of(data.len());
+            let first = Parts::first_of(data.len());
             tx.mem.write_payload(0, &data[..first]);
             if data.len() > WHOLE_PAYLOAD {
                 tx.begin_fill(first);
@@ -406,8 +397,7 @@ fn cell_of(tx: &Producer<RawRing>, token_line: &TokenLine, lent: u32) -> u32 {
 /// Takes the lines to which the next message will be written, if it is as long as the last.
 #[inline]
 fn claim_bulk(tx: &Producer<RawRing>, len: usize) {
-    let most = if Processor::here() == Processor::Zen4 { CLAIMED_AHEAD } else { FETCHED_AHEAD };
-    if len <= most
+    if len <= CLAIMED_AHEAD
         && let Some(at) = tx.next_bulk(len)
     {
         tx.mem.claim_bulk(at, len);

@@ -388,7 +388,7 @@ fn channel(p: &mut Pair, rank: usize) -> &mut Channel {
 /// Longer ones go by the ring, and the token line stays in place.
 #[test]
 fn payloads_go_with_the_token_line_as_far_as_it_pays() {
-    for processor in [Processor::Zen5, Processor::Zen4, Processor::Other] {
+    for processor in [Processor::Amd, Processor::Other] {
         let mut p = alternating(&format!("payloads-{processor:?}"), processor);
         let buffer = channel(&mut p, 0).tx.as_ref().expect("a ring").mem.payload() as usize;
         let longest = Parts::of(processor).longest.min(buffer);
@@ -424,7 +424,7 @@ fn fill(p: &mut Pair, filled: usize) {
 /// A sender may be interrupted between two parts: its peer reads on later, and may sleep meanwhile.
 #[test]
 fn a_payload_arrives_part_by_part() {
-    let mut p = alternating("parts", Processor::Zen5);
+    let mut p = alternating("parts", Processor::Amd);
     let data = pattern(16_000);
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
@@ -454,7 +454,7 @@ fn a_payload_arrives_part_by_part() {
 /// The part of a payload that a dead peer has written arrives, and then the VC is lost.
 #[test]
 fn part_of_a_payload_of_a_dead_peer_is_followed_by_its_loss() {
-    let mut p = alternating("dead", Processor::Zen5);
+    let mut p = alternating("dead", Processor::Amd);
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
     send_part(&mut p, pattern(16_000), 4096);
@@ -468,7 +468,7 @@ fn part_of_a_payload_of_a_dead_peer_is_followed_by_its_loss() {
 /// A fill that goes back is nonsense.
 #[test]
 fn a_payload_that_shrinks_takes_the_vc_down() {
-    let mut p = alternating("shrinks", Processor::Zen5);
+    let mut p = alternating("shrinks", Processor::Amd);
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
     send_part(&mut p, pattern(16_000), 4096);

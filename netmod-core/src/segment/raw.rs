@@ -14,7 +14,7 @@ use super::moves::{Copier, IN, OUT, copy};
 use super::{Datatype, Layout, List, Run, Segment};
 use crate::buf::{IoVec, RxBytes, SendBuf};
 use crate::copy;
-use crate::stores::{StoreKind, load, store};
+use crate::stores::{StoreKind, store};
 
 /// Bytes of noncontiguous data that are gathered for non-temporal stores at once.
 const GATHERED: usize = 16 << 10;
@@ -331,7 +331,7 @@ impl Segment {
     }
 }
 
-/// Does the same as [`load`], without a call for up to 16 bytes.
+/// Does the same as [`crate::copy::copy`], without a call for up to 16 bytes.
 ///
 /// # Safety
 ///
@@ -358,7 +358,7 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, n: usize) {
             8..=16 => two::<8>(src, dst, n),
             4..=7 => two::<4>(src, dst, n),
             0 => {}
-            _ => load(src, dst, n),
+            _ => copy::copy(src, dst, n),
         }
     }
 }

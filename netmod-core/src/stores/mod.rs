@@ -1,8 +1,7 @@
-//! Stores for another core to read, through the caches or non-temporal, and the matching reads
-//! ([`load`]).
+//! Stores for another core to read, through the caches or non-temporal.
 //!
 //! A store needs the cache line that it writes to. If the core that read it last still has it, the
-//! line must be taken from there first. On AMD processors up to Zen 4 that costs several times as
+//! line must be taken from there first. On AMD processors that can cost several times as
 //! much as a fetch from the shared cache or from memory, however many lines are requested at once.
 //! Non-temporal stores take no line from another core, but the reader has to go to memory. So they
 //! are better as soon as they save the writer more than that. Which cores the two are, and whether
@@ -11,12 +10,12 @@
 
 #![allow(unsafe_code)]
 
-mod load;
+mod fetch;
 mod nontemporal;
 #[cfg(test)]
 mod tests;
 
-pub use load::{fetch_all_to_write, fetch_to_write, load};
+pub use fetch::{fetch_all_to_write, fetch_to_write};
 
 use std::time::Instant;
 

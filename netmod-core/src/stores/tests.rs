@@ -145,23 +145,3 @@ fn both_kinds_copy_the_same() {
         }
     }
 }
-
-/// All kinds of reads, whichever this processor uses, at all lengths around the steps and at odd
-/// addresses.
-#[test]
-fn what_is_loaded_is_what_was_there() {
-    let src: Vec<u8> = (0..40_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    let ways = [load::load, load::load_taken::<512, false>, load::load_taken::<1024, true>];
-    for n in (0..70).chain(440..580).chain(1000..1100).chain([2048, 4095, 4096, 4097, 32_767, 32_768, 33_000])
-    {
-        for from in [0, 1, 63, 64] {
-            for kind in ways {
-                let mut dst = vec![0xa5; n + 2];
-                // SAFETY: `n` bytes are within each of the two.
-                unsafe { kind(src.as_ptr().add(from), dst.as_mut_ptr().add(1), n) };
-                assert_eq!(dst[1..=n], src[from..from + n]);
-                assert_eq!((dst[0], dst[n + 1]), (0xa5, 0xa5), "{n} bytes from {from}");
-            }
-        }
-    }
-}

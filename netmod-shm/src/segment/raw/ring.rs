@@ -161,10 +161,6 @@ impl RawRing {
     pub(crate) fn prefetch_bulk(&self, at: u32, len: usize) {
         let (at, bulk) = (at as usize, self.geometry.bulk as usize);
         let (first, len) = (self.bulk.as_ptr().wrapping_add(at), len.min(bulk.saturating_sub(at)));
-        // The same choice as in `netmod_core::stores::load`.
-        if Processor::here() == Processor::Zen4 {
-            return fetch_all_to_write(first, len);
-        }
         for at in (0..len).step_by(LINE) {
             fetch_to_read(first.wrapping_add(at));
         }
