@@ -64,11 +64,9 @@ impl Vci {
     /// [`crate::Error::PendingFailed`], if a process had failed before the call and that was not
     /// acknowledged.
     pub fn iprobe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
-        self.check_origin()?;
-        if source == PROC_NULL {
+        let Some(pattern) = self.sought(source, tag, comm)? else {
             return Ok(Some(status_of(nobody(), None)));
-        }
-        let pattern = self.incoming(source, tag, comm)?;
+        };
         if let Some(s) = self.look(&pattern) {
             self.watching.found();
             self.flush();
@@ -82,11 +80,9 @@ impl Vci {
     /// # Errors
     /// As [`Vci::iprobe`].
     pub fn seek(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Status>> {
-        self.check_origin()?;
-        if source == PROC_NULL {
+        let Some(pattern) = self.sought(source, tag, comm)? else {
             return Ok(Some(status_of(nobody(), None)));
-        }
-        let pattern = self.incoming(source, tag, comm)?;
+        };
         self.find(&pattern, !self.ch3.failures.is_empty())
     }
 
@@ -95,12 +91,19 @@ impl Vci {
     /// # Errors
     /// As [`Vci::iprobe`].
     pub fn mseek(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
+        let Some(pattern) = self.sought(source, tag, comm)? else {
+            return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
+        };
+        Ok(self.find(&pattern, !self.ch3.failures.is_empty())?.and_then(|_| self.take_unexpected(&pattern)))
+    }
+
+    /// Returns what a probe of these arguments looks for; nothing in messages of nobody.
+    fn sought(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Pattern>> {
         self.check_origin()?;
         if source == PROC_NULL {
-            return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
+            return Ok(None);
         }
-        let pattern = self.incoming(source, tag, comm)?;
-        Ok(self.find(&pattern, !self.ch3.failures.is_empty())?.and_then(|_| self.take_unexpected(&pattern)))
+        self.incoming(source, tag, comm).map(Some)
     }
 
     /// Waits for such a message (`MPI_Probe`).
@@ -135,11 +138,9 @@ impl Vci {
     /// # Errors
     /// As [`Vci::iprobe`].
     pub fn improbe(&mut self, source: i32, tag: i32, comm: Comm) -> Result<Option<Message>> {
-        self.check_origin()?;
-        if source == PROC_NULL {
+        let Some(pattern) = self.sought(source, tag, comm)? else {
             return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
-        }
-        let pattern = self.incoming(source, tag, comm)?;
+        };
         if self.look(&pattern).is_none() {
             self.look_again(&pattern)?;
         }
