@@ -6,9 +6,10 @@ use std::process::Command;
 
 use super::cells::{Figure, Program};
 use super::comparison::{self, Comparison, Picture};
+use super::distance::{Distance, InTurn, TRIES};
 use super::heatmap::Field;
 use super::library::{Library, Netmod, Ranks};
-use super::rounds::{Distance, Programs};
+use super::rounds::Programs;
 use super::verdict::{self, Verdict};
 use super::{heatmap, imb, patterns, table};
 use crate::command::output;
@@ -222,11 +223,14 @@ impl Comparison for Collectives {
         let mut figures = Figures::new();
         for _ in 0..rounds {
             for (ranks, names) in &self.chosen.0 {
-                let mut flags = vec![programs.flag()?];
+                let mut in_turn = InTurn::new(programs);
+                // More ranks are not bound to the two cores.
+                let tries = if *ranks == 2 { TRIES } else { 1 };
                 for (program, library) in TURNS {
                     progress.start(&format!("{}: {} with {ranks} ranks", library.name(), names[0]));
-                    let all = one(programs, (program, library), *ranks, names, &built[library as usize]);
-                    flags.push(programs.flag()?);
+                    let built = &built[library as usize];
+                    let all =
+                        in_turn.run(tries, || Ok(one(programs, (program, library), *ranks, names, built)))?;
                     let all = match all {
                         Ok(all) => all,
                         Err(why) if library == Library::Ours => return Err(why),
@@ -240,7 +244,7 @@ impl Comparison for Collectives {
                         figures.entry((key, program, library)).or_default().push(value);
                     }
                 }
-                self.distances.push(Distance::of(&flags));
+                self.distances.push(in_turn.distance());
                 progress.advance();
             }
         }

@@ -1,6 +1,7 @@
 //! Comparisons of their own, each of which a word of the filter chooses.
 
-use super::rounds::{Distance, Programs};
+use super::distance::Distance;
+use super::rounds::Programs;
 use crate::progress::Progress;
 
 /// A table of its own, over shared memory, whose rows are judged.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::cells::Figure;
 use super::comparison::{self, Comparison};
+use super::distance::{Distance, InTurn, TRIES};
 use super::library::{Library, Netmod, Ranks};
-use super::rounds::{Distance, Programs};
+use super::rounds::Programs;
 use super::verdict::{self, Verdict};
 use super::{patterns, table};
 use crate::command::output;
@@ -171,16 +172,18 @@ impl Comparison for Layouts {
         let built = built.into_iter().collect::<Result<Vec<PathBuf>, String>>()?;
         let (mut figures, mut order) = (Figures::new(), Vec::new());
         for _ in 0..rounds {
-            let mut flags = vec![programs.flag()?];
+            let mut in_turn = InTurn::new(programs);
             for library in Library::ALL {
                 progress.start(&format!("{}: {NAME}", library.name()));
                 let program = &built[library as usize];
-                let mut command = programs.libraries.launch(library, Netmod::Shm, Ranks::Pair, &[], program);
-                let all = patterns::parse(&output(command.arg(BYTES))?)?;
+                let all = in_turn.run(TRIES, || {
+                    let mut command =
+                        programs.libraries.launch(library, Netmod::Shm, Ranks::Pair, &[], program);
+                    patterns::parse(&output(command.arg(BYTES))?)
+                })?;
                 order = add(&all, library, &mut figures).map_err(|e| format!("{}: {e}", library.name()))?;
-                flags.push(programs.flag()?);
             }
-            self.distances.push(Distance::of(&flags));
+            self.distances.push(in_turn.distance());
             progress.advance();
         }
         let rows = rows(&order, &figures);

@@ -4,6 +4,7 @@ mod applications;
 mod cells;
 mod collectives;
 mod comparison;
+mod distance;
 mod heatmap;
 mod imb;
 mod installed;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::cells::{Figure, Program, Rounds};
+use super::distance::{Distance, InTurn, TRIES};
 use super::library::{CORES, Libraries, Library, Netmod, Ranks};
 use super::operation::{OPERATIONS, RATE, START};
 use super::{imb, patterns};
@@ -15,10 +16,6 @@ const FLAG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers/flag.c");
 const SIZES: (u32, u32) = (0, 22);
 /// Sizes of the rate of one pair.
 const RATE_SIZES: (u32, u32) = (3, 3);
-/// The flag's times may differ by this factor while a turn is compared.
-const STEADY: f64 = 1.5;
-/// Most tries of a turn until they do not.
-const TRIES: u32 = 4;
 const CROWD: u32 = 8;
 const STARTED: u32 = 32;
 /// Prints the microseconds of a command.
@@ -119,9 +116,6 @@ pub(crate) fn turns(netmod: Netmod, filter: &str) -> Vec<Turn> {
 impl Turn {
     /// Runs each library, and adds the figures to those of the rounds. `say` is told what runs.
     ///
-    /// The two processors of a virtual machine may come nearer to each other or go apart at any
-    /// time. A turn in which they do so is run again, a few times.
-    ///
     /// # Errors
     /// If a program fails or does not print all results.
     pub(crate) fn run(
@@ -130,45 +124,19 @@ impl Turn {
         rounds: &mut Rounds,
         say: &dyn Fn(&str),
     ) -> Result<Distance, String> {
-        let mut tries = 1;
-        loop {
-            let (mut figures, mut flags) = (Vec::new(), vec![programs.flag()?]);
-            for step in &self.steps {
+        let mut turn = InTurn::new(programs);
+        for step in &self.steps {
+            let tries = if step.group.is_crowd() { 1 } else { TRIES };
+            let figures = turn.run(tries, || {
                 say(&step.words());
-                figures.push(step.run(programs)?);
-                flags.push(programs.flag()?);
-            }
-            let distance = Distance::of(&flags);
-            // A crowd is not bound to cores.
-            if !distance.steady && tries < TRIES && self.steps.iter().any(|step| !step.group.is_crowd()) {
-                tries += 1;
-                continue;
-            }
-            for (step, figure) in
-                self.steps.iter().zip(figures).flat_map(|(s, all)| all.into_iter().map(move |f| (s, f)))
-            {
+                step.run(programs)
+            })?;
+            for figure in figures {
                 let key = (figure.operation, figure.bytes, step.program, step.library);
                 rounds.entry(key).or_default().push(figure.value);
             }
-            return Ok(distance);
         }
-    }
-}
-
-/// The distance between the two cores.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Distance {
-    /// Nanoseconds of a flag from one to the other, the least and the most.
-    pub(crate) flag: (f64, f64),
-    /// True if it has hardly changed.
-    pub(crate) steady: bool,
-}
-
-impl Distance {
-    pub(super) fn of(flags: &[f64]) -> Distance {
-        let least = flags.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = flags.iter().copied().fold(0.0, f64::max);
-        Distance { flag: (least, most), steady: most <= least * STEADY }
+        Ok(turn.distance())
     }
 }
 
@@ -321,12 +289,6 @@ mod tests {
         assert_eq!(step(Group::Crowd).figures("Barrier 8 20"), Err("1 of 2 results".into()));
         assert!(step(Group::Start).figures("Start 32 0").is_err());
         assert!(step(Group::Start).figures("").is_err());
-    }
-
-    #[test]
-    fn cores_that_go_apart_are_noticed() {
-        assert_eq!(Distance::of(&[58.0, 55.0, 62.0]), Distance { flag: (55.0, 62.0), steady: true });
-        assert!(!Distance::of(&[58.0, 274.0, 60.0]).steady);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Results of a transport, and the verdicts on whole tables.
 
 use super::cells::Cell;
+use super::distance::Distance;
 use super::library::{Library, Netmod};
-use super::rounds::Distance;
 use super::verdict::Verdict;
 
 /// The most that a cell has of its goal in a table that has reached it.

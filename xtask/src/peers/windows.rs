@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::cells::Figure;
 use super::collectives::microseconds;
 use super::comparison::{self, Comparison, Picture};
+use super::distance::{Distance, InTurn, TRIES};
 use super::heatmap::{self, Column, Field};
 use super::library::{Library, Netmod, Ranks};
-use super::rounds::{Distance, Programs};
+use super::rounds::Programs;
 use super::verdict::{self, Verdict};
 use super::{imb, table};
 use crate::command::output;
@@ -139,7 +140,7 @@ impl Comparison for Windows {
     }
 
     fn parts(&self) -> usize {
-        usize::from(!self.chosen.is_empty())
+        self.chosen.len()
     }
 
     /// # Errors
@@ -147,16 +148,19 @@ impl Comparison for Windows {
     fn measure(&mut self, programs: &Programs, rounds: usize, progress: &mut Progress) -> Result<(), String> {
         let mut figures = Figures::new();
         for _ in 0..rounds {
-            let mut flags = vec![programs.flag()?];
-            for (turn, library) in TURNS.into_iter().enumerate() {
-                progress.start(&format!("{}: {}", library.name(), self.chosen.join(", ")));
-                for Figure { operation, bytes, value } in one(programs, library, &self.chosen)? {
-                    figures.entry((operation, bytes)).or_default()[turn].push(value);
+            for name in &self.chosen {
+                let mut in_turn = InTurn::new(programs);
+                for (turn, library) in TURNS.into_iter().enumerate() {
+                    progress.start(&format!("{}: {name}", library.name()));
+                    for Figure { operation, bytes, value } in
+                        in_turn.run(TRIES, || one(programs, library, name))?
+                    {
+                        figures.entry((operation, bytes)).or_default()[turn].push(value);
+                    }
                 }
-                flags.push(programs.flag()?);
+                self.distances.push(in_turn.distance());
+                progress.advance();
             }
-            self.distances.push(Distance::of(&flags));
-            progress.advance();
         }
         if let Some((key, _)) = figures.iter().find(|(_, turns)| turns.iter().any(Vec::is_empty)) {
             return Err(format!("{} of {} bytes: not all libraries have results", key.0, key.1));
@@ -227,15 +231,15 @@ impl Comparison for Windows {
 }
 
 /// Runs one library, and returns its figures.
-fn one(programs: &Programs, library: Library, benchmarks: &[&str]) -> Result<Vec<Figure>, String> {
+fn one(programs: &Programs, library: Library, name: &str) -> Result<Vec<Figure>, String> {
     let program = programs.imb("IMB-RMA");
     let mut command = programs.libraries.launch(library, Netmod::Shm, Ranks::Pair, &[], &program);
-    command.args(imb::arguments(benchmarks, ITERATIONS.0, ITERATIONS.1, SIZES));
+    command.args(imb::arguments(&[name], ITERATIONS.0, ITERATIONS.1, SIZES));
     let figures = imb::parse(&output(&mut command)?)?;
-    let has = |name: &&&str| figures.iter().any(|figure| figure.operation == **name);
-    match benchmarks.iter().find(|name| !has(name)) {
-        Some(name) => Err(format!("{}: no results of {name}", library.name())),
-        None => Ok(figures),
+    if figures.iter().any(|figure| figure.operation == name) {
+        Ok(figures)
+    } else {
+        Err(format!("{}: no results of {name}", library.name()))
     }
 }
 

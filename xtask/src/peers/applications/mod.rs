@@ -6,9 +6,10 @@ mod tasks;
 use std::collections::BTreeMap;
 
 use super::comparison::{self, Comparison, Picture};
+use super::distance::{Distance, InTurn, TRIES};
 use super::heatmap::{self, Column, Field};
 use super::library::Library;
-use super::rounds::{Distance, Programs};
+use super::rounds::Programs;
 use super::verdict::{self, Verdict};
 use crate::figures::median;
 use crate::progress::Progress;
@@ -194,12 +195,11 @@ impl Comparison for Applications {
         ask(&tools, &self.chosen, progress)?;
         for _ in 0..rounds {
             for job in &self.chosen {
-                let mut flags = vec![programs.flag()?];
+                let mut in_turn = InTurn::new(programs);
                 for library in Library::ALL {
-                    one(&tools, *job, library, (&mut cells, &mut answers), progress)?;
-                    flags.push(programs.flag()?);
+                    one(&tools, *job, library, (&mut cells, &mut answers), (&mut in_turn, progress))?;
                 }
-                self.distances.push(Distance::of(&flags));
+                self.distances.push(in_turn.distance());
                 progress.advance();
             }
         }
@@ -279,7 +279,7 @@ fn one(
     job: Job,
     library: Library,
     (cells, answers): (&mut Cells, &mut BTreeMap<Job, String>),
-    progress: &Progress,
+    (in_turn, progress): (&mut InTurn<'_>, &Progress),
 ) -> Result<(), String> {
     let (task, ranks) = job;
     let figures = task.figures();
@@ -289,7 +289,8 @@ fn one(
     }
     let shown = format!("{}: {} with {ranks} ranks", library.name(), task.name());
     progress.start(&shown);
-    let outcome = match tools.run(task, ranks, library) {
+    let tries = if ranks == 2 { TRIES } else { 1 };
+    let outcome = match in_turn.run(tries, || Ok(tools.run(task, ranks, library)))? {
         Ok(outcome) => outcome,
         Err(fault) => {
             let short = match fault {
