@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::cells::{Figure, Program};
 use super::comparison::{self, Comparison, Picture};
-use super::distance::{Distance, InTurn, TRIES};
+use super::distance::{Distance, TRIES};
 use super::heatmap::Field;
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::Programs;
@@ -223,7 +223,7 @@ impl Comparison for Collectives {
         let mut figures = Figures::new();
         for _ in 0..rounds {
             for (ranks, names) in &self.chosen.0 {
-                let mut in_turn = InTurn::new(programs);
+                let mut in_turn = programs.in_turn();
                 // More ranks are not bound to the two cores.
                 let tries = if *ranks == 2 { TRIES } else { 1 };
                 for (program, library) in TURNS {

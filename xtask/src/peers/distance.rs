@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use super::rounds::Programs;
-
 /// The flag's times may differ by this factor while libraries are compared.
 const STEADY: f64 = 1.5;
 /// Most runs of a program until they do not.
@@ -31,16 +29,16 @@ impl Distance {
 }
 
 /// Runs of several libraries in turn, which are compared.
-#[derive(Debug)]
 pub(super) struct InTurn<'a> {
-    programs: &'a Programs,
+    /// Returns the nanoseconds of a flag from one core to the other.
+    flag: Box<dyn Fn() -> Result<f64, String> + 'a>,
     /// The flag's times before and after each run that counts.
     flags: Vec<f64>,
 }
 
-impl InTurn<'_> {
-    pub(super) fn new(programs: &Programs) -> InTurn<'_> {
-        InTurn { programs, flags: Vec::new() }
+impl<'a> InTurn<'a> {
+    pub(super) fn new(flag: impl Fn() -> Result<f64, String> + 'a) -> InTurn<'a> {
+        InTurn { flag: Box::new(flag), flags: Vec::new() }
     }
 
     /// Runs a library while the cores are as far apart as they were for the first one, and again,
@@ -56,7 +54,7 @@ impl InTurn<'_> {
             if again {
                 std::thread::sleep(PAUSE);
             }
-            self.programs.flag()
+            (self.flag)()
         };
         let (done, seen) = alike(self.flags.first().copied(), tries, look, run)?;
         self.flags.extend(seen);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::cells::Figure;
 use super::comparison::{self, Comparison};
-use super::distance::{Distance, InTurn, TRIES};
+use super::distance::{Distance, TRIES};
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::Programs;
 use super::verdict::{self, Verdict};
@@ -172,7 +172,7 @@ impl Comparison for Layouts {
         let built = built.into_iter().collect::<Result<Vec<PathBuf>, String>>()?;
         let (mut figures, mut order) = (Figures::new(), Vec::new());
         for _ in 0..rounds {
-            let mut in_turn = InTurn::new(programs);
+            let mut in_turn = programs.in_turn();
             for library in Library::ALL {
                 progress.start(&format!("{}: {NAME}", library.name()));
                 let program = &built[library as usize];

@@ -124,7 +124,7 @@ impl Turn {
         rounds: &mut Rounds,
         say: &dyn Fn(&str),
     ) -> Result<Distance, String> {
-        let mut turn = InTurn::new(programs);
+        let mut turn = programs.in_turn();
         for step in &self.steps {
             let tries = if step.group.is_crowd() { 1 } else { TRIES };
             let figures = turn.run(tries, || {
@@ -230,8 +230,13 @@ impl Programs {
         Ok(Programs { libraries, options, imb, flag, patterns })
     }
 
+    /// Begins runs in turn that are compared.
+    pub(super) fn in_turn(&self) -> InTurn<'_> {
+        InTurn::new(|| self.flag())
+    }
+
     /// Returns the nanoseconds of a flag from one core to the other.
-    pub(super) fn flag(&self) -> Result<f64, String> {
+    fn flag(&self) -> Result<f64, String> {
         let text = output(self.libraries.on_cores(&self.flag).args(CORES.split(',')))?;
         let value = text.trim().strip_prefix("flag ").and_then(|value| value.parse().ok());
         value.ok_or_else(|| format!("{} says {text:?}, which is not a result", self.flag.display()))

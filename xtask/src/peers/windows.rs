@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::cells::Figure;
 use super::collectives::microseconds;
 use super::comparison::{self, Comparison, Picture};
-use super::distance::{Distance, InTurn, TRIES};
+use super::distance::{Distance, TRIES};
 use super::heatmap::{self, Column, Field};
 use super::library::{Library, Netmod, Ranks};
 use super::rounds::Programs;
@@ -149,7 +149,7 @@ impl Comparison for Windows {
         let mut figures = Figures::new();
         for _ in 0..rounds {
             for name in &self.chosen {
-                let mut in_turn = InTurn::new(programs);
+                let mut in_turn = programs.in_turn();
                 for (turn, library) in TURNS.into_iter().enumerate() {
                     progress.start(&format!("{}: {name}", library.name()));
                     for Figure { operation, bytes, value } in

@@ -195,7 +195,7 @@ impl Comparison for Applications {
         ask(&tools, &self.chosen, progress)?;
         for _ in 0..rounds {
             for job in &self.chosen {
-                let mut in_turn = InTurn::new(programs);
+                let mut in_turn = programs.in_turn();
                 for library in Library::ALL {
                     one(&tools, *job, library, (&mut cells, &mut answers), (&mut in_turn, progress))?;
                 }
