@@ -48,7 +48,7 @@ impl<'a> InTurn<'a> {
     /// cores.
     ///
     /// # Errors
-    /// That of `run`; if the flag's program fails.
+    /// Errors of `run`, and of the flag's program.
     pub(super) fn run<T>(&mut self, tries: u32, run: impl FnMut() -> Result<T, String>) -> Result<T, String> {
         let look = |again: bool| {
             if again {
