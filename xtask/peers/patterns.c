@@ -6,18 +6,33 @@
  * sum of BYTES allow, as their option -iter does. What is counted is what they count: microseconds of half a round
  * trip (PingPong) or of an iteration of the slower rank; messages a second of both ranks (Uniband, Biband).
  *
+ *     patterns parts FIRST LAST PATTERN...
+ *
+ * does the same in short parts, PARTS of each size in turn, and prints one line for each: "PingPong 8 0.123 57 58", with
+ * the nanoseconds that a flag took from one rank to the other before and after it.
+ *
  *     patterns crowd      runs a barrier and an allreduce of 8 bytes of all ranks, microseconds of one
  *     patterns start      runs one barrier, and prints nothing: what the launcher takes is the figure
  *     patterns library    prints what the library says of itself, and sends a few messages between two ranks */
+#include <fcntl.h>
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define WINDOW 64
 #define WARM 10
 /* Seconds for which a crowd runs. */
 #define PHASE 0.3
+/* Parts of each size, and the seconds of one. */
+#define PARTS 8
+#define PART 0.003
+/* Round trips of a flag, and how often they are timed: the least counts. */
+#define TRIPS 100
+#define TIMES 5
 
 static int rank, other;
 static char *out, *in;
@@ -114,6 +129,15 @@ static const struct pattern patterns[] = {
     {"Exchange", exchange, 1, 0},  {"Uniband", uniband, 0, WINDOW}, {"Biband", biband, 0, 2 * WINDOW},
 };
 
+static const struct pattern *named(const char *name) {
+    for (size_t k = 0; k < sizeof patterns / sizeof patterns[0]; k++)
+        if (strcmp(name, patterns[k].name) == 0)
+            return &patterns[k];
+    fprintf(stderr, "patterns: there is no %s\n", name);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+    return NULL;
+}
+
 /* Seconds that the slowest rank takes. */
 static double timed(void (*run)(int, long), int bytes, long iters) {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -131,6 +155,10 @@ static void print(const char *name, int bytes, double value) {
     }
 }
 
+static double value(const struct pattern *p, double took, long iters) {
+    return p->messages ? p->messages * iters / took : took * 1e6 / iters / p->halves;
+}
+
 static void sizes(const struct pattern *p, long iterations, double volume, int first, int last) {
     for (int log = first; log <= last; log++) {
         int bytes = 1 << log;
@@ -138,7 +166,83 @@ static void sizes(const struct pattern *p, long iterations, double volume, int f
         iters = iters < 1 ? 1 : iters;
         timed(p->run, bytes, WARM < iters ? WARM : iters);
         double took = timed(p->run, bytes, iters);
-        print(p->name, bytes, p->messages ? p->messages * iters / took : took * 1e6 / iters / p->halves);
+        print(p->name, bytes, value(p, took, iters));
+    }
+}
+
+/* Flags in memory that both ranks map, each in lines of its own. */
+struct flags {
+    _Alignas(256) atomic_long there;
+    _Alignas(256) atomic_long back;
+};
+
+static struct flags *flags;
+
+static void map_flags(void) {
+    char name[64] = "";
+    if (rank == 0)
+        snprintf(name, sizeof name, "/dev/shm/patterns-flags-%d", (int)getpid());
+    int file = rank == 0 ? open(name, O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
+    if (rank == 0 && (file < 0 || ftruncate(file, sizeof *flags) != 0)) {
+        perror(name);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank != 0)
+        file = open(name, O_RDWR);
+    flags = mmap(NULL, sizeof *flags, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (flags == MAP_FAILED) {
+        perror(name);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    close(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        unlink(name);
+}
+
+/* Nanoseconds of a flag from one rank to the other. */
+static double distance(void) {
+    static long turn = 0;
+    double best = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int time = 0; time < TIMES; time++) {
+        double start = MPI_Wtime();
+        for (int i = 0; i < TRIPS; i++) {
+            turn++;
+            if (rank == 0)
+                atomic_store_explicit(&flags->there, turn, memory_order_release);
+            while (atomic_load_explicit(rank == 0 ? &flags->back : &flags->there, memory_order_acquire) != turn)
+                ;
+            if (rank != 0)
+                atomic_store_explicit(&flags->back, turn, memory_order_release);
+        }
+        double took = (MPI_Wtime() - start) * 1e9 / TRIPS / 2;
+        best = time == 0 || took < best ? took : best;
+    }
+    MPI_Bcast(&best, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    return best;
+}
+
+/* Iterations that fill a part. */
+static long enough(const struct pattern *p, int bytes) {
+    long iters = 1;
+    double took;
+    timed(p->run, bytes, WARM);
+    while ((took = timed(p->run, bytes, iters)) < PART / 4)
+        iters *= 4;
+    return (long)(iters * PART / took) + 1;
+}
+
+static void parts(const struct pattern *p, int first, int last) {
+    for (int log = first; log <= last; log++) {
+        int bytes = 1 << log;
+        long iters = enough(p, bytes);
+        for (int part = 0; part < PARTS; part++) {
+            double before = distance(), took = timed(p->run, bytes, iters), after = distance();
+            if (rank == 0)
+                printf("%s %d %.9g %.1f %.1f\n", p->name, bytes, value(p, took, iters), before, after);
+        }
     }
 }
 
@@ -182,14 +286,17 @@ int main(int argc, char **argv) {
     } else if (strcmp(job, "library") == 0) {
         buffers(1);
         library();
+    } else if (strcmp(job, "parts") == 0 && argc > 4) {
+        buffers((size_t)1 << atoi(argv[3]));
+        map_flags();
+        for (int i = 4; i < argc; i++)
+            parts(named(argv[i]), atoi(argv[2]), atoi(argv[3]));
     } else if (argc > 5) {
         buffers((size_t)1 << atoi(argv[4]));
         for (int i = 5; i < argc; i++)
-            for (size_t k = 0; k < sizeof patterns / sizeof patterns[0]; k++)
-                if (strcmp(argv[i], patterns[k].name) == 0)
-                    sizes(&patterns[k], atol(argv[1]), atof(argv[2]), atoi(argv[3]), atoi(argv[4]));
+            sizes(named(argv[i]), atol(argv[1]), atof(argv[2]), atoi(argv[3]), atoi(argv[4]));
     } else {
-        fprintf(stderr, "patterns: wants ITERATIONS BYTES FIRST LAST PATTERN..., crowd, start or library\n");
+        fprintf(stderr, "patterns: wants ITERATIONS BYTES FIRST LAST PATTERN..., parts FIRST LAST PATTERN..., crowd, start or library\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     MPI_Finalize();

@@ -53,7 +53,7 @@ options
   --from DIR     installs what is built in this folder, instead of building it
   --to DIR       the folder for the package [default: target/dist]
   --list         names the tests of a suite and runs none
-  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all, windows, applications
+  --filter TEXT  only tests of a suite whose names have this text, or begin with it: ^TEXT; only such operations of peers, or: layouts, collectives, collectives:8 all, windows, messages, applications
   --subset       only the tests of a suite that xtask/subset names, as test runs them
   --forced       a suite once for each algorithm of collective operations, by NETMOD_COLL_*
   --env NAME=VALUE  a variable for the tests of a suite

@@ -21,7 +21,8 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    fn of(flags: &[f64]) -> Distance {
+    /// Returns the distance of several times of the flag.
+    pub(super) fn of(flags: &[f64]) -> Distance {
         let least = flags.iter().copied().fold(f64::INFINITY, f64::min);
         let most = flags.iter().copied().fold(0.0, f64::max);
         Distance { flag: (least, most), steady: most <= least * STEADY }

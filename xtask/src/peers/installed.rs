@@ -18,7 +18,8 @@ const ROUNDS: usize = 5;
 /// Seconds after which the launchers give up. An MPI that spins may starve the kernel's threads,
 /// and so itself.
 const LIMIT: &str = "60";
-/// Runs of another MPI until one succeeds: MPICH over UCX's TCP hangs now and then on busy cores.
+/// Runs of another MPI until one succeeds: on busy cores MPICH over UCX's TCP now and then prints
+/// all results and does not end.
 const RUNS: u32 = 3;
 /// Netmods that are compared: the others' names for them, and the longest message in bytes.
 const NETMODS: [(&str, usize); 2] = [("shm", 64 << 20), ("tcp", 4 << 20)];

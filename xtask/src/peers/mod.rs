@@ -10,6 +10,7 @@ mod imb;
 mod installed;
 mod layouts;
 mod library;
+mod messages;
 mod operation;
 mod page;
 mod patterns;

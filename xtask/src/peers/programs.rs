@@ -8,6 +8,7 @@ use super::collectives::{self, Collectives};
 use super::comparison::Comparison;
 use super::layouts::{self, Layouts};
 use super::library::{Libraries, Library, Netmod};
+use super::messages::{self, Messages};
 use super::rounds::{Programs, names, turns};
 use super::summary::{Measured, Used, cores, sums};
 use super::windows::{self, Windows};
@@ -16,7 +17,8 @@ use crate::options::Options;
 use crate::progress::Progress;
 
 /// Words that choose comparisons of their own, in the order of these.
-const NAMES: [&str; 4] = [layouts::NAME, collectives::NAME, windows::NAME, applications::NAME];
+const NAMES: [&str; 5] =
+    [layouts::NAME, collectives::NAME, windows::NAME, messages::NAME, applications::NAME];
 /// Rounds if none are given.
 const ROUNDS: usize = 5;
 
@@ -94,6 +96,7 @@ fn comparisons(filter: &str) -> Vec<Box<dyn Comparison>> {
         Box::new(Layouts::of(filter)),
         Box::new(Collectives::of(filter)),
         Box::new(Windows::of(filter)),
+        Box::new(Messages::of(filter)),
         Box::new(Applications::of(filter)),
     ];
     all.retain(|comparison| comparison.parts() > 0);

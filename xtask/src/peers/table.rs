@@ -70,7 +70,8 @@ fn row(cell: &Cell) -> [String; HEADS.len()] {
     ]
 }
 
-fn number(kind: Kind, value: f64) -> String {
+/// Returns a figure as the tables show it, in the unit of its kind.
+pub(crate) fn number(kind: Kind, value: f64) -> String {
     match kind {
         Kind::Time if value < 10.0 => format!("{value:.2}"),
         Kind::Time if value < 100.0 => format!("{value:.1}"),
