@@ -62,6 +62,10 @@ pub(crate) const OPERATIONS: [Operation; 10] = [
     operation("Allreduce", Kind::Time),
     operation(START, Kind::Time),
 ];
+/// Two of them whose ranks write what they send and read what has come. No benchmark of Intel's
+/// does so.
+pub(crate) const WRITTEN: [Operation; 2] =
+    [operation("PingPong-written", Kind::Time), operation("Sendrecv-written", Kind::Time)];
 /// The rate of one pair, in windows of 64 messages.
 pub(crate) const RATE: &str = "Rate";
 /// The time in which a job starts, has one barrier, and ends.
