@@ -10,11 +10,14 @@
 
 use crate::coop::RING;
 use crate::mode::{Mode, Modes};
-use crate::rates::{FROM, Rates};
+use crate::rates::{FROM, LENGTHS, Rates};
 
 /// Cost factor of a copy from a part of a ring that another core has just touched, over one within
 /// own caches.
 const CROSSING: u64 = 3;
+/// Most bytes of a message that are in its sender's caches, from which the kernel's copy takes
+/// them. Its measured rate is without that, since there the source is in own caches.
+const IN_CACHES: u64 = LENGTHS[1] as u64;
 /// Advantage that the kernel's copy must have, as a divisor of its time.
 ///
 /// A message longer than the measured copy leaves the caches and makes its copy slower; the two
@@ -88,7 +91,8 @@ impl Side {
     /// Returns the nanoseconds of one copy by the kernel, plus packing or unpacking of
     /// noncontiguous data.
     fn by_kernel(&self, bytes: u64) -> u64 {
-        let copy = nanoseconds(bytes, self.rates.kernel);
+        let crossing = nanoseconds(bytes.min(IN_CACHES), self.rates.cached).saturating_mul(CROSSING - 1);
+        let copy = nanoseconds(bytes, self.rates.kernel).saturating_add(crossing);
         if self.contiguous && self.is_joint() {
             copy / JOINT.1 * JOINT.0
         } else if self.contiguous {
@@ -128,14 +132,6 @@ fn nanoseconds(bytes: u64, rate: u32) -> u64 {
 /// Returns true if a choice depends on [`Side::rates`], so that they must be measured.
 pub fn asks_for_rates(modes: Modes, policy: Policy) -> bool {
     policy == Policy::Auto && modes.has(Mode::Coop) && (modes.has(Mode::Get) || modes.has(Mode::Put))
-}
-
-/// Returns true if a message that could go eagerly is better announced and read by the receiver.
-///
-/// Eager means two copies and no wait; one copy by the kernel must be much faster.
-pub fn is_got(side: Side, bytes: u64) -> bool {
-    let can = side.modes.has(Mode::Get) && asks_for_rates(side.modes, side.policy);
-    can && bytes >= side.min && side.contiguous && !side.crowded && side.prefers_kernel(bytes)
 }
 
 /// Returns the modes that a sender offers for a message of `bytes`.
@@ -260,9 +256,11 @@ mod tests {
             ..side(BOTH, Policy::Auto)
         };
         assert_eq!(grant(side(BOTH, Policy::Auto), MIB), Mode::Coop);
-        assert_eq!(grant(at(30_000, 9_000), MIB), Mode::Coop);
-        assert_eq!(grant(at(30_000, 11_000), MIB), Mode::Coop);
-        assert_eq!(grant(at(30_000, 12_000), MIB), Mode::Get);
+        assert_eq!(grant(at(30_000, 12_000), MIB), Mode::Coop);
+        assert_eq!(grant(at(30_000, 44_000), MIB), Mode::Coop);
+        assert_eq!(grant(at(30_000, 46_000), MIB), Mode::Get);
+        // In no cache of the sender's.
+        assert_eq!(grant(at(30_000, 12_000), 64 * MIB), Mode::Get);
         // No measured rate may cause a division by zero or an overflow.
         for (contiguous, crowded) in [(true, false), (false, false), (true, true), (false, true)] {
             for (cached, kernel) in [(0, 0), (u32::MAX, u32::MAX), (0, 1), (1, 0)] {
@@ -272,20 +270,20 @@ mod tests {
         }
     }
 
-    /// Rates of two virtual cores of an Intel Xeon with 2 MiB of L2 cache each, and the faster of
-    /// Get and Cooperative there.
+    /// Rates of two virtual cores of an Intel Xeon with 2 MiB of L2 cache each. Cooperative is
+    /// faster there if the sender has written what it sends.
     #[test]
-    fn what_leaves_the_caches_is_copied_by_both() {
+    fn a_get_takes_lines_from_the_caches_of_the_sender() {
         let at = |copied, kernel| Side {
             rates: Rates { cached: 49_000, copied, kernel },
             ..side(BOTH, Policy::Auto)
         };
-        assert_eq!(grant(at(49_000, 29_000), 256 << 10), Mode::Get);
-        assert_eq!(grant(at(30_000, 21_000), MIB), Mode::Get);
+        assert_eq!(grant(at(49_000, 29_000), 256 << 10), Mode::Coop);
+        assert_eq!(grant(at(30_000, 21_000), MIB), Mode::Coop);
         assert_eq!(grant(at(14_000, 12_000), 4 * MIB), Mode::Coop);
         assert_eq!(grant(at(11_000, 10_500), 64 * MIB), Mode::Coop);
         // Nor is a message exposed for a get if the get is not tried.
-        assert_eq!(offer(at(49_000, 10_500), 256 << 10), Modes::NULL.with(Mode::Coop));
+        assert_eq!(offer(at(49_000, 10_500), 64 << 10), Modes::NULL.with(Mode::Coop));
         assert_eq!(offer(at(49_000, 5_000), 64 * MIB), BOTH);
         assert_eq!(offer(at(49_000, 4_000), 64 * MIB), Modes::NULL.with(Mode::Coop));
     }
@@ -324,31 +322,15 @@ mod tests {
             Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..tried },
             Side { modes: Modes::NULL.with(Mode::Get), ..tried },
             Side { policy: Policy::Only(Mode::Get), ..tried },
-            // Hopeless for one of the two.
+            // Hopeless by the kernel.
             Side { rates: Rates { kernel: 5_000, ..Rates::ASSUMED }, ..tried },
-            Side { rates: Rates { cached: 10_000, copied: 10_000, kernel: 90_000 }, ..tried },
         ];
         for other in others {
             assert!(!is_tried(other, MIB), "{other:?}");
         }
-    }
-
-    #[test]
-    fn what_is_got_sooner_does_not_go_eagerly() {
-        let (near, far) = (Rates::ASSUMED, Rates { cached: 49_000, copied: 49_000, kernel: 29_000 });
-        let at = |rates| Side { rates, ..side(BOTH, Policy::Auto) };
-        assert!(is_got(at(far), 64 << 10) && !is_got(at(near), 64 << 10));
-        let others = [
-            Side { contiguous: false, ..at(far) },
-            Side { crowded: true, ..at(far) },
-            Side { min: 100_000, ..at(far) },
-            Side { modes: Modes::NULL.with(Mode::Coop).with(Mode::Put), ..at(far) },
-            Side { modes: Modes::NULL.with(Mode::Get), ..at(far) },
-            Side { policy: Policy::Only(Mode::Get), ..at(far) },
-        ];
-        for other in others {
-            assert!(!is_got(other, 64 << 10), "{other:?}");
-        }
+        // Hopeless through the ring.
+        let rates = Rates { cached: 10_000, copied: 10_000, kernel: 90_000 };
+        assert!(is_tried(tried, 64 * MIB) && !is_tried(Side { rates, ..tried }, 64 * MIB));
     }
 
     #[test]
@@ -364,8 +346,8 @@ mod tests {
 
     #[test]
     fn data_in_pieces_goes_through_the_ring() {
-        let rates = Rates { cached: 60_000, copied: 60_000, kernel: 24_000 };
-        let pieces = Side { contiguous: false, rates, ..side(BOTH, Policy::Auto) };
+        let rates = Rates { cached: 60_000, copied: 60_000, kernel: 30_000 };
+        let pieces = Side { contiguous: false, joint: true, rates, ..side(BOTH, Policy::Auto) };
         let one = Side { contiguous: true, ..pieces };
         assert_eq!((grant(one, MIB), grant(pieces, MIB)), (Mode::Get, Mode::Coop));
         assert_eq!((offer(one, MIB), offer(pieces, MIB)), (BOTH, Modes::NULL.with(Mode::Coop)));

@@ -130,17 +130,14 @@ impl Ch3 {
         // Processes of other jobs may have been started with other settings.
         let terms = if group == WORLD { self.budget.terms } else { Terms::DEFAULT };
         let first = self.groups.get(group).map_or(0, |g| g.first);
-        let most = self.budget.most_eager(terms);
-        let eager_open = near && self.lmt.got_from() <= most;
-        let eager_max = if eager_open { self.lmt.got_from().saturating_sub(1) } else { most } as u32;
         let flow = Flow::new(terms);
         let route = self.routes.shared(route);
         let side = VcSide {
             rank,
             first,
             space,
-            eager_max,
-            eager_open,
+            eager_max: self.budget.most_eager(terms) as u32,
+            eager_open: near && self.lmt.leaves_eager_open(),
             starved: false,
             flow,
             connects_before: VcSide::CONNECTED,

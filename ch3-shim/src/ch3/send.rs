@@ -91,7 +91,7 @@ impl Ch3 {
         }
         let len = seg.len();
         let side = if len > side.eager_max as usize {
-            if !self.is_eager(io, vc, len, contig.is_some()) {
+            if !self.is_eager(io, vc, len) {
                 return Ok(self.send_announced(io, vc, seg.into(), env, mode, false));
             }
             let Some(side) = self.vcs.get_mut(vc) else { return Err(destroyed()) };

@@ -17,7 +17,7 @@ pub(crate) struct VcSide {
     pub space: Space,
     /// Longest message that is always sent eagerly, in bytes.
     pub eager_max: u32,
-    /// Longer ones may be sent eagerly, as `is_eager` decides.
+    /// The limit may still rise, as `is_eager` decides.
     pub eager_open: bool,
     /// The log has told that sends wait for credit.
     pub starved: bool,

@@ -15,7 +15,7 @@ settings! {
         netmods: Vec<String> = vec!["shm".to_owned(), "tcp".to_owned()], "NETMOD", Kind::Names,
             "netmods to use, in order of preference: of shm, tcp, ofi and verbs";
         eager_max: usize = 128 * K, "NETMOD_EAGER_MAX", Kind::Size { min: 0, max: G },
-            "largest eager message in bytes; if it is not set, more or less within a node, as is faster there";
+            "largest eager message in bytes; if it is not set, more within a node where its memory has room";
         eager_window: usize = 64 * M, "NETMOD_EAGER_WINDOW", Kind::Size { min: 16 * K, max: G },
             "bytes of eager messages, counting 256 more for each, that a peer may send before any are received; rank 0's value applies";
         rts_max: usize = 1024, "NETMOD_RTS_MAX", Kind::Count { min: 1, max: 1 << 20 },

@@ -170,8 +170,8 @@ impl Config {
         }
     }
 
-    /// Returns true if NETMOD_EAGER_MAX has its default, so that the cost of copies may decide what
-    /// goes eagerly.
+    /// Returns true if NETMOD_EAGER_MAX has its default, so that more may go eagerly where a netmod
+    /// has room for it.
     pub fn leaves_eager_open(&self) -> bool {
         self.origin("NETMOD_EAGER_MAX") == Some(Origin::Default)
             && self.eager_max == DeviceConfig::default().eager_max

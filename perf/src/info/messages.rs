@@ -71,9 +71,7 @@ fn of_netmod(
         let explain = |contiguous, crowded| {
             let joint = joint_from(crowded) <= from;
             let side = Side { modes, policy, min, contiguous, crowded, joint, rates };
-            if from <= if crowded { said } else { most }
-                && !(cfg.leaves_eager_open() && choice::is_got(side, from))
-            {
+            if from <= if crowded { said } else { most } {
                 return ("eager", EAGER, false);
             }
             let (mode, why) = choice::explain(side, from);
@@ -148,23 +146,19 @@ mod tests {
             Rates {
                 cached: 50_000,
                 copied: if long { 10_000 } else { 50_000 },
-                kernel: if long { 4_000 } else { 25_000 },
+                kernel: if long { 4_000 } else { 150_000 },
             }
         };
         let lines = of_netmod(&cfg, "shm", all, policy, 0, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
-        let gets = [
-            ("49152 to 131072 bytes", "get"),
-            ("131073 to 524287 bytes", "get"),
-            ("524288 to 2097151 bytes", "get"),
-        ];
+        let gets = [("131073 to 524287 bytes", "get"), ("524288 to 2097151 bytes", "get")];
         let coop = ("2097152 bytes and more", "coop");
-        assert_eq!(found, [&[("1 to 49151 bytes", "eager")][..], &gets[..], &[coop][..]].concat());
+        assert_eq!(found, [&[("1 to 131072 bytes", "eager")][..], &gets[..], &[coop][..]].concat());
         // From the size at which both are tried, the model no longer decides.
         let tried: Vec<_> =
             lines.iter().filter(|l| l.why.contains(TRIED)).map(|l| (&*l.sizes, l.data)).collect();
-        assert_eq!(tried, [(gets[2].0, "in one piece"), (coop.0, "")]);
+        assert_eq!(tried, [(gets[1].0, "in one piece"), (coop.0, "")]);
         asked.dedup();
         assert_eq!(asked, [cfg.lmt_min as u64, FROM[0], cfg.eager_max as u64 + 1, FROM[1], FROM[2], FROM[3]]);
     }
@@ -172,16 +166,15 @@ mod tests {
     #[test]
     fn gets_that_both_sides_copy_have_a_line() {
         let both = Modes::NULL.with(Mode::Coop).with(Mode::Get);
-        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
+        let slow = Rates { cached: 27_000, copied: 27_000, kernel: 13_000 };
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
         let lines = of_netmod(&Config::default(), "shm", both, Policy::Auto, 0, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
-        let [sooner, short, alone, joint] = gets[..] else { panic!("{lines:?}") };
-        assert_eq!((&*sooner.sizes, sooner.mode), ("49152 to 131072 bytes", "get"));
-        assert_eq!((&*short.sizes, short.mode), ("131073 to 524287 bytes", "get"));
-        assert_eq!((&*alone.sizes, alone.mode), ("524288 to 1048575 bytes", "get"));
+        let [short, alone, joint] = gets[..] else { panic!("{lines:?}") };
+        assert_eq!((&*short.sizes, short.mode), ("131073 to 524287 bytes", "coop"));
+        assert_eq!((&*alone.sizes, alone.mode), ("524288 to 1048575 bytes", "coop"));
         assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
-        assert!(!alone.why.contains("each side") && joint.why.contains("each side"), "{lines:?}");
+        assert!(joint.why.contains("each side"), "{lines:?}");
     }
 
     #[test]
@@ -220,18 +213,16 @@ mod tests {
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let lines = modes(&cfg, all, slow);
-        assert_eq!(lines.len(), 13, "{lines:?}");
-        assert_eq!(lines[0], line("1 to 49151 bytes", "", "eager"));
-        assert_eq!(lines[1], line("49152 to 131072 bytes", "in one piece", "get"));
-        assert_eq!(lines[2], line("49152 to 131072 bytes", "in pieces", "eager"));
-        assert_eq!(lines[5], line("131073 to 524287 bytes", "in one piece", "get"));
-        assert_eq!(lines[6], line("131073 to 524287 bytes", "in pieces", "coop"));
-        assert_eq!(lines[9], line("524288 bytes and more", "in one piece", "get"));
+        assert_eq!((lines.len(), &lines[0]), (9, &eager), "{lines:?}");
+        let crowded = "in one piece, more ranks than cores";
+        assert_eq!(lines[1], line("131073 to 524287 bytes", "in one piece", "coop"));
+        assert_eq!(lines[3], line("131073 to 524287 bytes", crowded, "get"));
+        assert_eq!(lines[5], line("524288 bytes and more", "in one piece", "coop"));
         // The user's threshold wins.
         let mut said = Config::default();
-        said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
+        said.set("NETMOD_EAGER_MAX", "64K").expect("a size");
         let lines = modes(&said, all, slow);
-        assert_eq!((lines.len(), &lines[0]), (9, &eager), "{lines:?}");
+        assert_eq!((lines.len(), &lines[0]), (9, &line("1 to 65536 bytes", "", "eager")), "{lines:?}");
         let mut late = Config::default();
         late.lmt_min = 1 << 20;
         let lines = modes(&late, all, fast);

@@ -27,9 +27,8 @@ pub(super) struct Choosing {
     min: u64,
     /// The node has more ranks than cores.
     crowded: bool,
-    /// Least length from which a message within the node is got rather than sent eagerly, where
-    /// that is faster.
-    pub(super) got_from: usize,
+    /// More than NETMOD_EAGER_MAX may go eagerly within the node.
+    pub(super) eager_open: bool,
     /// Measured cost of copies.
     rates: Measured,
     /// Times of earlier messages, by VC.
@@ -41,13 +40,13 @@ impl Choosing {
     /// Makes the state for a configuration. `rings`: the Cooperative mode is available.
     pub(super) fn new(cfg: &Config, policy: Policy, rings: bool, crowded: bool, clock: Clock) -> Choosing {
         // A user's NETMOD_EAGER_MAX holds.
-        let by_rates = cfg.leaves_eager_open() && policy == Policy::Auto && rings && !crowded;
+        let eager_open = cfg.leaves_eager_open() && policy == Policy::Auto && rings && !crowded;
         Choosing {
             policy,
             unmet: Unmet::default(),
             min: cfg.lmt_min as u64,
             crowded,
-            got_from: if by_rates { cfg.lmt_min } else { usize::MAX },
+            eager_open,
             rates: Measured::default(),
             autotuners: SideTable::new(),
             clock,
@@ -150,37 +149,19 @@ impl Ch3 {
         Side { modes, policy, min, contiguous, crowded, joint, rates }
     }
 
-    /// Returns true if a message above the VC's eager limit goes eagerly, since a get would not be
-    /// faster. Where the netmod's memory has room for it, neither is a ring, whose use must be
-    /// agreed on first.
+    /// Returns true if a message above the VC's eager limit goes eagerly: where the netmod's memory
+    /// has room for it, neither a get is faster nor a ring, whose use must be agreed on first.
     #[cold]
-    pub(in crate::ch3) fn is_eager(
-        &mut self,
-        io: &mut DevIo<'_>,
-        vc: VcId,
-        len: usize,
-        contiguous: bool,
-    ) -> bool {
-        let Some(v) = io.core.vc(vc) else { return false };
-        let (room, is_known) = (v.room(), v.stats.connects > 0);
-        let terms = self.budget.terms;
-        let most = self.budget.most_eager(terms).max(room.min(terms.eager_max()));
-        if len > most || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {
+    pub(in crate::ch3) fn is_eager(&mut self, io: &mut DevIo<'_>, vc: VcId, len: usize) -> bool {
+        let (Some(v), Some(s)) = (io.core.vc(vc), self.vcs.get_mut(vc)) else { return false };
+        if !s.eager_open {
             return false;
         }
-        let bytes = len as u64;
-        let modes = self.lmt_modes(io, vc, Part::Sender(bytes));
-        let side = self.lmt_side(io, vc, contiguous, modes, bytes);
-        let got = choice::is_got(side, bytes);
-        if contiguous
-            && !got
-            && is_known
-            && let Some(s) = self.vcs.get_mut(vc)
-        {
-            // The same holds for later messages, now that the room is known.
-            (s.eager_max, s.eager_open) = (most as u32, false);
-        }
-        !got
+        let terms = self.budget.terms;
+        s.eager_max = s.eager_max.max(v.room().min(terms.eager_max()) as u32);
+        // The room is known from the first connection on.
+        s.eager_open = v.stats.connects == 0;
+        len <= s.eager_max as usize
     }
 }
 

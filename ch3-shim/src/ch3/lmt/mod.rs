@@ -92,10 +92,9 @@ impl Lmt {
         self.transfers.is_offered(req)
     }
 
-    /// Returns the least length from which a message within the node may be got rather than sent
-    /// eagerly.
-    pub(crate) fn got_from(&self) -> usize {
-        self.choosing.got_from
+    /// Returns true if more than NETMOD_EAGER_MAX may go eagerly within the node.
+    pub(crate) fn leaves_eager_open(&self) -> bool {
+        self.choosing.eager_open
     }
 
     /// Returns the times of a VC's messages, for lengths at which both strategies were tried.
