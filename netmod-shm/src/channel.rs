@@ -8,14 +8,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use netmod_core::processor::Processor;
 use netmod_core::reply_backoff::Classes;
 use netmod_core::{Header, Refusal, ReplyBackoff, Stores, Time, VcId};
 
 use crate::pause::Pause;
 use crate::ring::{
-    Broken, Consumer, Geometry, INLINE, Kind, MAX_PAYLOAD, MIN_RING, Producer, Reserved, RingMem, TOKEN_LINE,
-    TokenLine, WHOLE_PAYLOAD,
+    Broken, Consumer, Geometry, INLINE, Kind, MIN_RING, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine,
+    WHOLE_PAYLOAD,
 };
 use crate::segment::raw::RawRing;
 use crate::sys::Waker;
@@ -27,70 +26,18 @@ const AT_ONCE: u32 = 2;
 const SMALL: usize = 128;
 const _: () = assert!(2 * SMALL <= Geometry::of(MIN_RING).piece as usize);
 
-/// The pieces in which a longer message is written to the bulk area. Each is twice as long as the
-/// one before.
+/// First piece of a longer message in the bulk area if it is the first since a poll, for which
+/// somebody may wait. Each further one is twice as long as the one before; other messages are
+/// written in the longest pieces.
 ///
 /// A consumer that reads one piece while the next is written overlaps with the producer, but its
-/// processor fetches ahead of what it reads, and takes lines away that are being written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pieces {
-    /// Length of the first piece of the first message since a poll, which somebody may wait for.
-    pub(crate) awaited: usize,
-    /// Length of the first piece of another message.
-    first: usize,
-    /// Longest piece.
-    pub(crate) longest: usize,
-}
+/// processor fetches ahead of what it reads, and takes lines away that are being written. A piece
+/// that is shorter than this, and than the longest one of its ring, is the last of its message.
+pub(crate) const AWAITED_PIECE: usize = 8 << 10;
 
-impl Pieces {
-    /// A piece that is shorter than this, and than the longest one of its ring, is the last of its
-    /// message.
-    pub(crate) const SHORTEST: usize = 4 << 10;
-
-    /// Returns what this processor does best with. From one core to another, those of AMD copy long
-    /// pieces much faster than short ones.
-    #[inline]
-    pub(crate) fn here() -> Pieces {
-        if Processor::here() == Processor::Amd {
-            Pieces { awaited: 8 << 10, first: 64 << 10, longest: 64 << 10 }
-        } else {
-            Pieces { awaited: Pieces::SHORTEST, first: 8 << 10, longest: 16 << 10 }
-        }
-    }
-}
-
-/// Longest first part of a payload in the payload buffer.
+/// First and longest later part of a payload that is written to the payload buffer in parts.
 const FIRST_PART: usize = 4 << 10;
-
-/// The parts in which a payload is written to the payload buffer of the token line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
-    /// Longest payload that goes there, if the buffer is so long.
-    pub(crate) longest: usize,
-}
-
-impl Parts {
-    /// Longest part behind the first.
-    const MORE: usize = 8 << 10;
-
-    /// Returns what a processor does best with.
-    pub(crate) fn of(processor: Processor) -> Parts {
-        let longest = if processor == Processor::Amd { MAX_PAYLOAD } else { FIRST_PART };
-        Parts { longest }
-    }
-
-    /// Returns how much of `len` bytes is written before the cell is published.
-    #[inline]
-    fn first_of(len: usize) -> usize {
-        if len > WHOLE_PAYLOAD { FIRST_PART } else { len }
-    }
-}
-
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts::of(Processor::here())
-    }
-}
+const LATER_PART: usize = 8 << 10;
 
 /// Longest message after which the lines of the next are claimed: as many as a processor fetches at
 /// once. After a longer one that would take lines from the consumer while it reads, and a long copy
@@ -239,8 +186,6 @@ pub(crate) struct Channel {
     /// Buffers of the ring that are on loan to the engine.
     pub(crate) lent: u32,
     burst: Burst,
-    /// The way in which payloads go with the token line.
-    pub(crate) parts: Parts,
     /// Delay before this rank's reply is polled for.
     pub(crate) quiet: ReplyBackoff,
     /// The choice of store instructions for long pieces.
@@ -326,22 +271,22 @@ impl Channel {
     #[inline(never)]
     fn send_long(&mut self, hdr: &Header, data: &[u8], awaited: bool) -> Result<usize, Broken> {
         let Some(tx) = &mut self.tx else { return Ok(0) };
-        let fits = data.len() <= self.parts.longest.min(tx.mem.payload() as usize);
+        let fits = data.len() <= tx.mem.payload() as usize;
         if awaited && fits && cell_of(tx, &self.token_line, self.lent) == TOKEN_LINE {
             let Some(place) = tx.reserve()? else { return Ok(0) };
             tx.mem.write_head(TOKEN_LINE, hdr);
-            let first = Parts::first_of(data.len());
+            let in_parts = data.len() > WHOLE_PAYLOAD;
+            let first = if in_parts { FIRST_PART } else { data.len() };
             tx.mem.write_payload(0, &data[..first]);
-            if data.len() > WHOLE_PAYLOAD {
+            if in_parts {
                 tx.begin_fill(first);
             }
             self.publish(TOKEN_LINE, place, Kind::Headed, data.len());
             self.fill(data, first);
             return Ok(hdr.len() + data.len());
         }
-        let Pieces { awaited: short, first, longest } = Pieces::here();
-        let longest = longest.min(tx.piece());
-        let mut piece = if awaited { short } else { first }.min(longest);
+        let longest = tx.piece();
+        let mut piece = if awaited { AWAITED_PIECE.min(longest) } else { longest };
         let first = data.len().min(piece);
         let Some(place @ Reserved::Bulk(at)) = tx.reserve_bulk(first)? else { return Ok(0) };
         tx.mem.write_head(tx.next_cell(), hdr);
@@ -365,7 +310,7 @@ impl Channel {
     fn fill(&mut self, data: &[u8], mut gone: usize) {
         let Some(tx) = &mut self.tx else { return };
         while gone < data.len() {
-            let n = Parts::MORE.min(data.len() - gone);
+            let n = LATER_PART.min(data.len() - gone);
             tx.mem.write_payload(gone, &data[gone..gone + n]);
             gone += n;
             tx.go_on_filling(gone);

@@ -3,7 +3,7 @@
 use netmod_core::lifecycle::VcState;
 use netmod_core::{Core, Event, Events, Refusal, VcError, VcErrorKind, VcId};
 
-use crate::channel::{Incoming, Offer, Peer, Pieces};
+use crate::channel::{AWAITED_PIECE, Incoming, Offer, Peer};
 use crate::netmod::{NoSegment, ShmNetmod};
 use crate::ring::{Broken, Cell, Consumer, Kind, TOKEN_LINE};
 use crate::segment::raw::RawRing;
@@ -136,7 +136,7 @@ impl ShmNetmod {
                     events.push_rx(vc, content);
                     rx.advance(cell, &mut channel.token_line);
                     channel.lent += 1;
-                    let is_last = wanted == 0 && len < Pieces::SHORTEST.min(rx.geometry().piece as usize);
+                    let is_last = wanted == 0 && len < AWAITED_PIECE.min(rx.geometry().piece as usize);
                     if (rx.is_alternating() || is_last) && cell.missing == 0 {
                         return;
                     }

@@ -6,7 +6,7 @@ use crate::config::ShmConfig;
 use netmod_core::IoVec;
 
 use crate::joint;
-use crate::ring::{Geometry, good_ring};
+use crate::ring::Geometry;
 use crate::segment::layout::{Layout, MAX_RANKS};
 use crate::sys::{self, Attach};
 
@@ -54,7 +54,7 @@ pub fn segment_bytes(ranks: u32) -> Option<usize> {
 /// [`Vc::room`](netmod_core::Vc::room)); 0 if they share no memory.
 pub fn room_between(ranks: u32) -> usize {
     let layout = (2..=MAX_RANKS).contains(&ranks).then(|| Layout::of(ranks));
-    let ring = layout.and_then(|layout| layout.ring_bytes(0, 0, good_ring()));
+    let ring = layout.and_then(|layout| layout.ring_bytes(0, 0));
     ring.map_or(0, |bytes| Geometry::of(bytes).room() as usize)
 }
 

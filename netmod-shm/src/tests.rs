@@ -1,14 +1,13 @@
 //! Two netmods of one process, and what a peer that writes nonsense brings about.
 
 use crate::config::ShmConfig;
-use netmod_core::processor::Processor;
 use netmod_core::{
     Arm, Card, CardWriter, Core, Event, Events, GroupId, Module, Netmod, PeerName, PollOrder, Pollers, RxBuf,
     SendBuf, Time, Vc, VcError, VcErrorKind, VcId, VcLife,
 };
 
 use crate::ShmNetmod;
-use crate::channel::{Channel, Parts, Pieces};
+use crate::channel::{AWAITED_PIECE, Channel};
 use crate::netmod::{CHECK, Ending};
 use crate::ring::{MAX_RING, RingMem, WHOLE_PAYLOAD};
 
@@ -172,7 +171,7 @@ fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
         let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
         assert_eq!(sent.expect("a send"), None, "there is room");
     }
-    let first = Pieces::here().awaited;
+    let first = AWAITED_PIECE;
     let rest = (first < data.len()).then_some(data.len() - first);
     let awaited = [Some(32), Some(first), rest].into_iter().flatten().collect::<Vec<_>>();
     p.cores[0].want(1);
@@ -365,12 +364,9 @@ fn pattern(len: usize) -> &'static [u8] {
     (0..len).map(|i| (i % 251) as u8).collect::<Vec<u8>>().leak()
 }
 
-/// Two ranks that use the token line as on a processor, after a message each way; rank 0 has it.
-fn alternating(name: &str, processor: Processor) -> Pair {
+/// Two ranks that use the token line, after a message each way; rank 0 has it.
+fn alternating(name: &str) -> Pair {
     let mut p = Pair::new(name);
-    for channel in p.nets.iter_mut().flat_map(|n| &mut n.channels) {
-        channel.parts = Parts::of(processor);
-    }
     for from in [0, 1, 0, 1] {
         let (_, buf) = one_way(&mut p, from, &[3; 8]);
         p.nets[1 - from].release(buf);
@@ -384,25 +380,22 @@ fn channel(p: &mut Pair, rank: usize) -> &mut Channel {
     &mut p.nets[rank].channels[peer]
 }
 
-/// Payloads up to the longest of the processor go with the token line, if its buffer is so long.
-/// Longer ones go by the ring, and the token line stays in place.
+/// Payloads go with the token line if its buffer is so long. Longer ones go by the ring, and the
+/// token line stays in place.
 #[test]
-fn payloads_go_with_the_token_line_as_far_as_it_pays() {
-    for processor in [Processor::Amd, Processor::Other] {
-        let mut p = alternating(&format!("payloads-{processor:?}"), processor);
-        let buffer = channel(&mut p, 0).tx.as_ref().expect("a ring").mem.payload() as usize;
-        let longest = Parts::of(processor).longest.min(buffer);
-        assert!(longest >= 4096, "{longest}");
-        let mut from = 0;
-        for len in [100, WHOLE_PAYLOAD, WHOLE_PAYLOAD + 1, 12_345, longest - 1, longest, longest + 1] {
-            let (_, buf) = one_way(&mut p, from, pattern(len));
-            p.nets[1 - from].release(buf);
-            let went = channel(&mut p, 1 - from).token_line.is_here();
-            assert_eq!(went, len <= longest, "{len} bytes, {processor:?}");
-            assert_ne!(went, channel(&mut p, from).token_line.is_here());
-            if went {
-                from = 1 - from;
-            }
+fn payloads_go_with_the_token_line_as_far_as_they_fit() {
+    let mut p = alternating("payloads");
+    let longest = channel(&mut p, 0).tx.as_ref().expect("a ring").mem.payload() as usize;
+    assert!(longest > 16_000, "{longest}");
+    let mut from = 0;
+    for len in [100, WHOLE_PAYLOAD, WHOLE_PAYLOAD + 1, 12_345, longest - 1, longest, longest + 1] {
+        let (_, buf) = one_way(&mut p, from, pattern(len));
+        p.nets[1 - from].release(buf);
+        let went = channel(&mut p, 1 - from).token_line.is_here();
+        assert_eq!(went, len <= longest, "{len} bytes");
+        assert_ne!(went, channel(&mut p, from).token_line.is_here());
+        if went {
+            from = 1 - from;
         }
     }
 }
@@ -424,7 +417,7 @@ fn fill(p: &mut Pair, filled: usize) {
 /// A sender may be interrupted between two parts: its peer reads on later, and may sleep meanwhile.
 #[test]
 fn a_payload_arrives_part_by_part() {
-    let mut p = alternating("parts", Processor::Amd);
+    let mut p = alternating("parts");
     let data = pattern(16_000);
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
@@ -454,7 +447,7 @@ fn a_payload_arrives_part_by_part() {
 /// The part of a payload that a dead peer has written arrives, and then the VC is lost.
 #[test]
 fn part_of_a_payload_of_a_dead_peer_is_followed_by_its_loss() {
-    let mut p = alternating("dead", Processor::Amd);
+    let mut p = alternating("dead");
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
     send_part(&mut p, pattern(16_000), 4096);
@@ -468,7 +461,7 @@ fn part_of_a_payload_of_a_dead_peer_is_followed_by_its_loss() {
 /// A fill that goes back is nonsense.
 #[test]
 fn a_payload_that_shrinks_takes_the_vc_down() {
-    let mut p = alternating("shrinks", Processor::Amd);
+    let mut p = alternating("shrinks");
     let (_, buf) = one_way(&mut p, 0, &[4; 8]);
     p.nets[1].release(buf);
     send_part(&mut p, pattern(16_000), 4096);

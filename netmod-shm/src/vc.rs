@@ -3,13 +3,13 @@
 use netmod_core::{Core, Data, HDR_LEN, Message, PeerName, SendQueue, VcError};
 
 use crate::attach::AttachError;
-use crate::channel::{Channel, Pieces};
+use crate::channel::Channel;
 use crate::ring::{Broken, Kind, Reserved};
 
 /// Writes as much of a message as there is room for. Returns true if that was the rest.
 pub(crate) fn write(m: &mut Message, core: &mut Core, channel: &mut Channel) -> Result<bool, Broken> {
     let Some(tx) = &mut channel.tx else { return Ok(false) };
-    let longest = Pieces::here().longest.min(tx.piece());
+    let longest = tx.piece();
     loop {
         let left = m.left(core);
         if left == 0 {

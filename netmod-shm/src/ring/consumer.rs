@@ -1,6 +1,8 @@
 //! The consumer's end of a ring.
 
-use super::{Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD};
+use super::{
+    Broken, Geometry, INLINE, KINDS, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD, room_for,
+};
 
 /// A cell that was written, or the part of its content that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +185,7 @@ impl<M: RingMem> Consumer<M> {
         };
         self.pos = self.pos.wrapping_add(1);
         if cell.number != TOKEN_LINE && matches!(cell.kind, Kind::Bulk | Kind::Headed) {
-            self.owed += (cell.len + std::mem::take(&mut self.taken)).next_multiple_of(LINE as u32);
+            self.owed += room_for((cell.len + std::mem::take(&mut self.taken)) as usize);
         }
     }
 

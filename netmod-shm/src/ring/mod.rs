@@ -76,8 +76,6 @@
 //! tail that is not between the tail before and the head, a piece that does not lie in the ring, is
 //! [`Broken`].
 
-use netmod_core::processor::Processor;
-
 mod consumer;
 #[cfg(test)]
 mod model;
@@ -99,6 +97,9 @@ pub(crate) const INLINE: usize = LINE - 8;
 /// Bytes of the control block.
 pub(crate) const CONTROL: usize = 6 * LINE;
 /// Least and most bytes of a ring; every multiple of the least one is possible.
+///
+/// The producer must take what it writes over away from the consumer's caches if it is still there
+/// (see [`netmod_core::stores`]). The longest ring is longer than those caches, which spares that.
 pub(crate) const MIN_RING: usize = 4 << 10;
 pub(crate) const MAX_RING: usize = 2 << 20;
 /// The longest ring that, with what both sides copy, lies in the caches of one core.
@@ -117,13 +118,14 @@ pub(crate) const WHOLE_PAYLOAD: usize = 8 << 10;
 /// Longest piece in the bulk area, whatever its size.
 const MAX_PIECE: usize = 64 << 10;
 
-/// Bytes of the ring to make where there is memory for any.
-///
-/// What the producer writes over must be taken away from the consumer's caches if it is still
-/// there. Where that is what takes longest (see [`netmod_core::stores`]), or slows the consumer's
-/// own copies down, a ring longer than those caches spares it.
-pub(crate) fn good_ring() -> usize {
-    if Processor::here() == Processor::Other { CACHED_RING } else { MAX_RING }
+/// Pieces in the bulk area begin at multiples of so many bytes. Processors fetch lines in pairs:
+/// with a message the consumer would take away the line in which the next one is being written.
+const PAIR: usize = 2 * LINE;
+
+/// Returns the room in the bulk area for a piece of `len` bytes.
+#[inline]
+fn room_for(len: usize) -> u32 {
+    len.next_multiple_of(PAIR) as u32
 }
 
 /// The peer wrote what no correct peer writes.
@@ -279,7 +281,7 @@ impl Geometry {
         };
         let bulk = bytes - CONTROL - cells * LINE - payload;
         let window = if bulk < WINDOW { bulk } else { WINDOW };
-        let piece = match window / 8 / LINE * LINE {
+        let piece = match window / 8 / PAIR * PAIR {
             long if long > MAX_PIECE => MAX_PIECE,
             piece => piece,
         };

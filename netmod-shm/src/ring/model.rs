@@ -16,7 +16,7 @@ use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 use super::{
-    Cell, Consumer, Geometry, Kind, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD,
+    Cell, Consumer, Geometry, Kind, PAIR, Producer, Reserved, RingMem, TOKEN_LINE, TokenLine, WHOLE_PAYLOAD,
 };
 use crate::bell::{self, BellMem};
 
@@ -221,7 +221,8 @@ impl BellMem for Bells {
 }
 
 pub(super) fn geometry() -> Geometry {
-    Geometry { cells: CELLS as u32, bulk: 64, window: 64, piece: 64, payload: 0 }
+    let room = PAIR as u32;
+    Geometry { cells: CELLS as u32, bulk: room, window: room, piece: 64, payload: 0 }
 }
 
 /// Writes a payload of [`PARTS`] parts, which are the next numbers, with the token line: the first

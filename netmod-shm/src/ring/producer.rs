@@ -1,7 +1,7 @@
 //! The producer's end of a ring.
 
 use super::{
-    Broken, Geometry, Kind, LINE, RingMem, TOKEN_LINE, TokenLine, control_word, fill_word, level_word,
+    Broken, Geometry, Kind, RingMem, TOKEN_LINE, TokenLine, control_word, fill_word, level_word, room_for,
 };
 
 /// Reserved room for the content of a cell.
@@ -161,7 +161,7 @@ impl<M: RingMem> Producer<M> {
     pub(crate) fn reserve_bulk(&mut self, len: usize) -> Result<Option<Reserved>, Broken> {
         debug_assert!(len <= self.piece());
         self.publish();
-        let len = len.next_multiple_of(LINE) as u32;
+        let len = room_for(len);
         if !self.has_cell() || self.find(len).is_none() {
             self.refresh()?;
         }
@@ -247,7 +247,7 @@ impl<M: RingMem> Producer<M> {
         self.head = self.head.wrapping_add(1);
         self.fresh = true;
         if let Reserved::Bulk(at) = place {
-            let long = len.next_multiple_of(LINE) as u32;
+            let long = room_for(len);
             // A piece that begins at the start also uses up the gap at the end.
             let gap = if at == self.bulk_head { 0 } else { self.geometry.bulk - self.bulk_head };
             self.bulk_used += gap + long;

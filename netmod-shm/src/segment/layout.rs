@@ -1,7 +1,5 @@
 //! The layout of a segment: a pure function of the number of ranks.
 
-#[cfg(test)]
-use crate::ring::CACHED_RING;
 use crate::ring::{MAX_RING, MIN_RING};
 
 /// Most ranks of one segment: the doorbells of a rank are one cache line, and every pair can have a
@@ -58,13 +56,13 @@ impl Layout {
     }
 
     /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are
-    /// taken: an even share of the pool, but no more than `most`, or 64 KiB if that is more, as
+    /// taken: an even share of the pool, or 64 KiB if that is more, as
     /// long as it leaves enough for the smallest ring for every other pair.
-    pub(crate) fn ring_bytes(&self, nth: u32, used: usize, most: usize) -> Option<usize> {
+    pub(crate) fn ring_bytes(&self, nth: u32, used: usize) -> Option<usize> {
         let pairs = self.ranks as usize * (self.ranks as usize - 1);
         let others = pairs.checked_sub(nth as usize + 1)?;
         let room = self.pool_len.checked_sub(used)?.checked_sub(others * MIN_RING)?;
-        let share = (self.pool_len / pairs).clamp(GOOD_RING, most);
+        let share = (self.pool_len / pairs).clamp(GOOD_RING, MAX_RING);
         let size = room.min(share).max(MIN_RING);
         (room >= MIN_RING).then(|| size / MIN_RING * MIN_RING)
     }
@@ -88,21 +86,17 @@ mod tests {
     fn every_pair_gets_a_ring() {
         for ranks in [2, 3, 4, 8, 9, 31, 32, 33, 64, 128, 256, 447, MAX_RANKS] {
             let l = Layout::of(ranks);
-            for most in [CACHED_RING, 368 << 10, MAX_RING] {
-                let mut used = 0;
-                for nth in 0..ranks * (ranks - 1) {
-                    let bytes = l
-                        .ring_bytes(nth, used, most)
-                        .unwrap_or_else(|| panic!("pair {nth} of {ranks} ranks"));
-                    assert!(bytes.is_multiple_of(MIN_RING) && (MIN_RING..=most).contains(&bytes));
-                    if nth < 2 * ranks && ranks <= 128 {
-                        assert!(bytes >= 64 << 10, "{bytes} for pair {nth} of {ranks}");
-                    }
-                    used += bytes;
+            let mut used = 0;
+            for nth in 0..ranks * (ranks - 1) {
+                let bytes = l.ring_bytes(nth, used).unwrap_or_else(|| panic!("pair {nth} of {ranks} ranks"));
+                assert!(bytes.is_multiple_of(MIN_RING) && (MIN_RING..=MAX_RING).contains(&bytes));
+                if nth < 2 * ranks && ranks <= 128 {
+                    assert!(bytes >= 64 << 10, "{bytes} for pair {nth} of {ranks}");
                 }
-                assert!(used <= l.pool_len);
-                assert_eq!(l.ring_bytes(ranks * (ranks - 1), used, most), None);
+                used += bytes;
             }
+            assert!(used <= l.pool_len);
+            assert_eq!(l.ring_bytes(ranks * (ranks - 1), used), None);
         }
     }
 }

@@ -56,7 +56,6 @@ use netmod_core::PeerName;
 use sha2::Sha256;
 
 use crate::joint::Joint;
-use crate::ring::good_ring;
 use crate::sys::{self, PipeName};
 use error::{RejoinError, SegmentError};
 use layout::{Layout, MAX_RANKS};
@@ -438,7 +437,7 @@ impl Segment {
         let mut word = pool.load(Relaxed);
         loop {
             let (used, nth) = ((word & ((1 << POOL_BITS) - 1)) as usize, (word >> POOL_BITS) as u32);
-            let Some(bytes) = layout.ring_bytes(nth, used, good_ring()) else {
+            let Some(bytes) = layout.ring_bytes(nth, used) else {
                 return Err(RingError::UsedUp);
             };
             let next = u64::from(nth + 1) << POOL_BITS | (used + bytes) as u64;
