@@ -71,7 +71,8 @@ fn of_netmod(
         let explain = |contiguous, crowded| {
             let joint = joint_from(crowded) <= from;
             let side = Side { modes, policy, min, contiguous, crowded, joint, rates };
-            if from <= if crowded { said } else { most } {
+            let got = choice::may_be_got(Side { contiguous: true, ..side }, from);
+            if from <= if crowded || got { said } else { most } {
                 return ("eager", EAGER, false);
             }
             let (mode, why) = choice::explain(side, from);
@@ -152,13 +153,13 @@ mod tests {
         let lines = of_netmod(&cfg, "shm", all, policy, 0, &mut rates, |_| u64::MAX);
         let one_piece = lines.iter().filter(|l| l.data.is_empty() || l.data == "in one piece");
         let found: Vec<_> = one_piece.map(|l| (&*l.sizes, l.mode)).collect();
-        let gets = [("131073 to 524287 bytes", "get"), ("524288 to 2097151 bytes", "get")];
+        let get = ("131073 to 2097151 bytes", "get");
         let coop = ("2097152 bytes and more", "coop");
-        assert_eq!(found, [&[("1 to 131072 bytes", "eager")][..], &gets[..], &[coop][..]].concat());
+        assert_eq!(found, [("1 to 131072 bytes", "eager"), get, coop]);
         // From the size at which both are tried, the model no longer decides.
         let tried: Vec<_> =
             lines.iter().filter(|l| l.why.contains(TRIED)).map(|l| (&*l.sizes, l.data)).collect();
-        assert_eq!(tried, [(gets[1].0, "in one piece"), (coop.0, "")]);
+        assert_eq!(tried, [(get.0, "in one piece"), (coop.0, "")]);
         asked.dedup();
         assert_eq!(asked, [cfg.lmt_min as u64, FROM[0], cfg.eager_max as u64 + 1, FROM[1], FROM[2], FROM[3]]);
     }
@@ -170,9 +171,8 @@ mod tests {
         let joint_from = |crowded| if crowded { u64::MAX } else { 1 << 20 };
         let lines = of_netmod(&Config::default(), "shm", both, Policy::Auto, 0, &mut |_| slow, joint_from);
         let gets: Vec<&Line> = lines.iter().filter(|l| l.data == "in one piece").collect();
-        let [short, alone, joint] = gets[..] else { panic!("{lines:?}") };
-        assert_eq!((&*short.sizes, short.mode), ("131073 to 524287 bytes", "coop"));
-        assert_eq!((&*alone.sizes, alone.mode), ("524288 to 1048575 bytes", "coop"));
+        let [alone, joint] = gets[..] else { panic!("{lines:?}") };
+        assert_eq!((&*alone.sizes, alone.mode), ("131073 to 1048575 bytes", "coop"));
         assert_eq!((&*joint.sizes, joint.mode), ("1048576 bytes and more", "get"));
         assert!(joint.why.contains("each side"), "{lines:?}");
     }
@@ -198,6 +198,15 @@ mod tests {
                 "524289 bytes and more  coop".to_owned(),
             ]
         );
+        let close = Rates { kernel: 25_000, ..fast };
+        let room = 512 << 10;
+        let close =
+            of_netmod(&Config::default(), "shm", all, Policy::Auto, room, &mut |_| close, |_| u64::MAX);
+        assert_eq!(
+            (&*close[1].sizes, close[1].mode),
+            ("131073 to 8388607 bytes", "coop"),
+            "autotuning finds out"
+        );
         let mut said = Config::default();
         said.set("NETMOD_EAGER_MAX", "128K").expect("a size");
         assert_eq!(lines(&said), ["1 to 131072 bytes  eager", "131073 bytes and more  coop"]);
@@ -213,11 +222,10 @@ mod tests {
         assert_eq!(modes(&cfg, all, fast), [eager.clone(), line("131073 bytes and more", "", "coop")]);
         let slow = Rates { cached: 27_000, copied: 27_000, kernel: 11_000 };
         let lines = modes(&cfg, all, slow);
-        assert_eq!((lines.len(), &lines[0]), (9, &eager), "{lines:?}");
+        assert_eq!((lines.len(), &lines[0]), (5, &eager), "{lines:?}");
         let crowded = "in one piece, more ranks than cores";
-        assert_eq!(lines[1], line("131073 to 524287 bytes", "in one piece", "coop"));
-        assert_eq!(lines[3], line("131073 to 524287 bytes", crowded, "get"));
-        assert_eq!(lines[5], line("524288 bytes and more", "in one piece", "coop"));
+        assert_eq!(lines[1], line("131073 bytes and more", "in one piece", "coop"));
+        assert_eq!(lines[3], line("131073 bytes and more", crowded, "get"));
         // The user's threshold wins.
         let mut said = Config::default();
         said.set("NETMOD_EAGER_MAX", "64K").expect("a size");

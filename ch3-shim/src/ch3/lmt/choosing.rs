@@ -150,18 +150,23 @@ impl Ch3 {
     }
 
     /// Returns true if a message above the VC's eager limit goes eagerly: where the netmod's memory
-    /// has room for it, neither a get is faster nor a ring, whose use must be agreed on first.
+    /// has room for it, and a get is hardly faster. A ring is not: its use must be agreed on first.
     #[cold]
     pub(in crate::ch3) fn is_eager(&mut self, io: &mut DevIo<'_>, vc: VcId, len: usize) -> bool {
-        let (Some(v), Some(s)) = (io.core.vc(vc), self.vcs.get_mut(vc)) else { return false };
-        if !s.eager_open {
+        let Some(v) = io.core.vc(vc) else { return false };
+        let (room, is_known) = (v.room().min(self.budget.terms.eager_max()), v.stats.connects > 0);
+        if len > room || !self.vcs.get(vc).is_some_and(|s| s.eager_open) {
             return false;
         }
-        let terms = self.budget.terms;
-        s.eager_max = s.eager_max.max(v.room().min(terms.eager_max()) as u32);
-        // The room is known from the first connection on.
-        s.eager_open = v.stats.connects == 0;
-        len <= s.eager_max as usize
+        let modes = self.lmt_modes(io, vc, Part::Sender(len as u64));
+        let side = self.lmt_side(io, vc, true, modes, len as u64);
+        let got = choice::may_be_got(side, len as u64);
+        if is_known && let Some(s) = self.vcs.get_mut(vc) {
+            // The same holds for later messages, now that the room is known.
+            s.eager_open = false;
+            s.eager_max = if got { s.eager_max } else { s.eager_max.max(room as u32) };
+        }
+        !got
     }
 }
 
