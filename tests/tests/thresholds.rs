@@ -68,8 +68,8 @@ fn over_shared_memory(lens: [usize; 4], tune: impl Fn(&mut Config)) -> Vec<(usiz
     })
 }
 
-/// Within a node goes eagerly what has room in the netmod's ring, unless a get may be faster on this
-/// machine; a user's word goes before.
+/// Within a node goes eagerly what has room in the netmod's ring, unless a get may be faster on
+/// this machine; a user's word goes before.
 #[test]
 fn what_has_room_goes_eagerly_if_nobody_has_said_otherwise() {
     let (most, from) = (Config::default().eager_max, Config::default().lmt_min);

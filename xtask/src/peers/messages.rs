@@ -21,8 +21,12 @@ pub(crate) const NAME: &str = "messages";
 
 /// Sizes from 2^0 to 2^22 bytes.
 const SIZES: [&str; 2] = ["0", "22"];
-/// The flag's time, by the least of all parts, up to which cores are near, and from which far.
-const NEAR: f64 = 1.5;
+/// The part of all flags that may be faster than those of near cores: for a moment two processors may
+/// share a core.
+const FASTER: f64 = 0.05;
+/// The flag's time, by that of near cores, up to which cores are near, and from which far. It depends
+/// on the place of the line, too.
+const NEAR: f64 = 2.0;
 const FAR: f64 = 2.5;
 /// The least number of parts of which a figure is made.
 const PARTS: usize = 4;
@@ -35,12 +39,13 @@ enum Apart {
 }
 
 impl Apart {
-    /// Returns the class of a part; none if the distance changed meanwhile, or is between the two.
-    fn of(part: &Part, least: f64) -> Option<Apart> {
+    /// Returns the class of a part; none if the distance changed meanwhile, or is of neither.
+    /// `near` is the time of a flag between near cores.
+    fn of(part: &Part, near: f64) -> Option<Apart> {
         let [low, high] = [part.flag.0.min(part.flag.1), part.flag.0.max(part.flag.1)];
-        if high <= least * NEAR {
+        if low >= near / NEAR && high <= near * NEAR {
             Some(Apart::Near)
-        } else if low >= least * FAR {
+        } else if low >= near * FAR {
             Some(Apart::Far)
         } else {
             None
@@ -171,12 +176,13 @@ fn operations() -> impl Iterator<Item = &'static Operation> {
 
 /// Makes the rows of all parts of one run, those with near cores first.
 fn rows(parts: &[(Library, Part)]) -> Vec<Row> {
-    let flags = parts.iter().flat_map(|(_, part)| [part.flag.0, part.flag.1]);
-    let least = flags.fold(f64::INFINITY, f64::min);
+    let mut flags: Vec<f64> = parts.iter().flat_map(|(_, part)| [part.flag.0, part.flag.1]).collect();
+    flags.sort_by(f64::total_cmp);
+    let near = flags.get((flags.len() as f64 * FASTER) as usize).copied().unwrap_or_default();
     let mut values: BTreeMap<_, [Vec<f64>; Library::ALL.len()]> = BTreeMap::new();
     for (library, part) in parts {
         let order = operations().position(|operation| operation.name == part.operation);
-        let Some((order, apart)) = order.zip(Apart::of(part, least)) else { continue };
+        let Some((order, apart)) = order.zip(Apart::of(part, near)) else { continue };
         values.entry((apart, order, part.bytes)).or_default()[*library as usize].push(part.value);
     }
     let row = |(key, values): (&(Apart, usize, usize), &_)| {
@@ -376,6 +382,17 @@ mod tests {
         assert_eq!(endings, ["-near", "-far"]);
         let json: serde_json::Value = serde_json::from_str(&messages.json()[1]).expect("JSON");
         assert_eq!((&json["cores"], &json["figures"]["MPICH"]), (&"far".into(), &4.0.into()));
+    }
+
+    #[test]
+    fn processors_that_share_a_core_for_a_moment_do_not_count() {
+        let lines =
+            |value: f64, flag: &str, count: usize| format!("PingPong 64 {value} {flag}\n").repeat(count);
+        let ours = lines(9.0, "24 24", PARTS) + &lines(1.0, "145 171", 50);
+        let theirs = lines(9.0, "24 24", 1) + &lines(2.0, "115 145", 50);
+        let rows = of([&ours, &theirs, "", ""]);
+        let found: Vec<_> = rows.iter().map(|row| (row.apart, row.ratios[0], row.parts)).collect();
+        assert_eq!(found, [(Apart::Near, 0.5, 50)]);
     }
 
     #[test]
