@@ -21,11 +21,11 @@ pub(crate) const NAME: &str = "messages";
 
 /// Sizes from 2^0 to 2^22 bytes.
 const SIZES: [&str; 2] = ["0", "22"];
-/// The part of all flags that may be faster than those of near cores: for a moment two processors may
-/// share a core.
+/// The part of all flags that may be faster than those of near cores: for a moment two processors
+/// may share a core.
 const FASTER: f64 = 0.05;
-/// The flag's time, by that of near cores, up to which cores are near, and from which far. It depends
-/// on the place of the line, too.
+/// The flag's time, by that of near cores, up to which cores are near, and from which far. It
+/// depends on the place of the line, too.
 const NEAR: f64 = 2.0;
 const FAR: f64 = 2.5;
 /// The least number of parts of which a figure is made.
