@@ -238,7 +238,7 @@ impl Comparison for Messages {
     }
 
     fn title(&self) -> &'static str {
-        "Messages by distance"
+        "Messages of two ranks"
     }
 
     fn note(&self) -> &'static str {
