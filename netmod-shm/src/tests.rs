@@ -165,15 +165,13 @@ fn a_long_message_that_may_be_waited_for_begins_with_a_short_piece() {
     let mut p = Pair::new("pieces");
     send(&mut p, &[7; 10]);
     polls(&mut p);
-    let data: &'static [u8] = (0..8 << 10).map(|i| (i % 251) as u8).collect::<Vec<u8>>().leak();
+    let data = pattern(3 * AWAITED_PIECE);
     for _ in 0..2 {
         let (net, core) = (&mut p.nets[1], &mut p.cores[1]);
         let sent = net.i_start_contig_msg(core, p.vcs[1], &[1; 32], SendBuf::from_static(data));
         assert_eq!(sent.expect("a send"), None, "there is room");
     }
-    let first = AWAITED_PIECE;
-    let rest = (first < data.len()).then_some(data.len() - first);
-    let awaited = [Some(32), Some(first), rest].into_iter().flatten().collect::<Vec<_>>();
+    let awaited = [32, AWAITED_PIECE, 2 * AWAITED_PIECE];
     p.cores[0].want(1);
     for expected in [&awaited[..], &[32, data.len()]] {
         let mut events = Events::default();

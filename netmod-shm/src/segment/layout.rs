@@ -56,8 +56,8 @@ impl Layout {
     }
 
     /// Bytes of the ring that the `nth` pair to need one gets, when `used` bytes of the pool are
-    /// taken: an even share of the pool, or 64 KiB if that is more, as
-    /// long as it leaves enough for the smallest ring for every other pair.
+    /// taken: an even share of the pool, or 64 KiB if that is more, as long as it leaves enough
+    /// for the smallest ring for every other pair.
     pub(crate) fn ring_bytes(&self, nth: u32, used: usize) -> Option<usize> {
         let pairs = self.ranks as usize * (self.ranks as usize - 1);
         let others = pairs.checked_sub(nth as usize + 1)?;

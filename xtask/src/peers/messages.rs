@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cells::Program;
 use super::comparison::{self, Comparison, Picture};
 use super::distance::Distance;
 use super::heatmap::{self, Column, Field};
@@ -113,10 +114,7 @@ struct Row {
 impl Row {
     /// Returns none without parts of ours or of all peers.
     fn of(operation: &'static Operation, bytes: usize, apart: Apart, parts: &[Vec<f64>; 4]) -> Option<Row> {
-        let figures = [0, 1, 2, 3].map(|at: usize| {
-            let values: &Vec<f64> = &parts[at];
-            (values.len() >= PARTS).then(|| median(values.clone()))
-        });
+        let figures = parts.each_ref().map(|values| (values.len() >= PARTS).then(|| median(values.clone())));
         let ours = figures[Library::Ours as usize]?;
         let ratio = |theirs: f64| if operation.kind.is_time() { ours / theirs } else { theirs / ours };
         let peers = Library::ALL.into_iter().filter(|library| *library != Library::Ours);
@@ -326,7 +324,7 @@ impl Comparison for Messages {
 
 /// Runs one library, and returns its parts.
 fn one(programs: &Programs, library: Library, name: &str) -> Result<Vec<Part>, String> {
-    let program = programs.of(super::cells::Program::Patterns, library);
+    let program = programs.of(Program::Patterns, library);
     let mut command = programs.libraries.launch(library, Netmod::Shm, Ranks::Pair, &[], program);
     command.arg("parts").args(SIZES).arg(name);
     let parts = parse(&output(&mut command)?)?;

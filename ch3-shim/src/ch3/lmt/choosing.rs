@@ -164,7 +164,9 @@ impl Ch3 {
         if is_known && let Some(s) = self.vcs.get_mut(vc) {
             // The same holds for later messages, now that the room is known.
             s.eager_open = false;
-            s.eager_max = if got { s.eager_max } else { s.eager_max.max(room as u32) };
+            if !got {
+                s.eager_max = s.eager_max.max(room as u32);
+            }
         }
         !got
     }
