@@ -270,7 +270,7 @@ impl Row {
             ("bw", Some(b)) if shm && b >= 64 << 20 => "1.00 or more",
             ("bw", Some(b)) if shm && b >= 4 << 20 => "0.80 or more",
             ("bw", Some(b)) if shm && b >= 1 << 20 => "0.75 or more",
-            ("bw", Some(b)) if shm && b >= 64 << 10 => "0.38 or more",
+            ("bw", Some(b)) if shm && b >= 64 << 10 => "0.42 or more",
             ("rate", Some(b)) if shm && b <= 8 => "30 M/s here",
             ("lat" | "bw" | "rate", _) if shm => "",
             ("lat", Some(b)) if b <= 64 => "up to 1.06",
