@@ -1,8 +1,10 @@
 //! The installation, and what its compilers answer.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use super::*;
+use crate::command::script;
 
 /// A launcher that prints its options.
 const LAUNCHER: &str = "#!/bin/sh\necho \"nmrun $*\"\n";
@@ -30,11 +32,16 @@ impl Place {
     }
 
     fn run(&self, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        let mut command = Command::new(self.prefix.join("bin").join(program));
+        let program = self.prefix.join("bin").join(program);
+        let mode = std::fs::metadata(&program).expect("the program").permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{}", program.display());
+        // The shell reads it also while another thread's child has it open for writing.
+        let mut command = Command::new("sh");
+        command.arg(&program);
         for name in ["MPICH_CC", "MPICH_CXX", "MPICH_FC", "MPICH_F90", "MPICH_F77"] {
             command.env_remove(name);
         }
-        command.args(arguments).envs(variables.iter().copied()).output().expect(program)
+        command.args(arguments).envs(variables.iter().copied()).output().expect("sh")
     }
 
     /// Returns what a compiler prints.
@@ -132,7 +139,7 @@ fn compilers_show_their_commands() {
 fn arguments_reach_the_compiler_as_they_are() {
     let place = Place::new("arguments");
     let compiler = place.prefix.join("bin/print");
-    put(&compiler, b"#!/bin/sh\nprintf '%s\\n' \"$@\"\n", 0o755).expect("a script");
+    script(&compiler, "printf '%s\\n' \"$@\"");
     let compiler = format!("-cc={}", compiler.display());
     let said = place.shown("mpicc", &[&compiler, "-c", "-DX=a \"b\" $c", "*.c", ""], &[]);
     assert_eq!(said, format!("{}\n-c\n-DX=a \"b\" $c\n*.c", place.include()));
@@ -162,8 +169,8 @@ fn compilers_say_why_they_refuse() {
 #[test]
 fn without_the_interface_for_fortran_its_package_is_named() {
     let place = Place::new("fortran");
-    let script = script(&MPICH, "fortran").replace("/usr/include/", "/nowhere/");
-    put(&place.prefix.join("bin/mpif90"), script.as_bytes(), 0o755).expect("a script");
+    let text = super::script(&MPICH, "fortran").replace("/usr/include/", "/nowhere/");
+    script(&place.prefix.join("bin/mpif90"), &text);
     let said = place.refused("mpif90", &["-show"], &[]);
     assert!(said.starts_with("mpif90: ") && said.contains("package libmpich-dev"), "{said}");
 }

@@ -79,8 +79,6 @@ fn wait(child: &mut Child, limit: Duration) -> Result<(Option<i32>, bool), Strin
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::super::lines::read;
     use super::*;
 
@@ -89,8 +87,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("netmod-suite-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let launcher = folder.join("launcher");
-        std::fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).expect("a script");
-        std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+        crate::command::script(&launcher, script);
         let test = &read("l", line).expect("a line")[0];
         let ended = launch(test, &launcher, &folder, &folder.join("output"), 60).expect("an end");
         std::fs::remove_dir_all(&folder).expect("the folder goes");

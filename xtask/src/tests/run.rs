@@ -208,10 +208,8 @@ mod tests {
 
     /// A shell that stands for a program of tests; it ignores the argument `--quiet`.
     fn shell(name: &str, script: &str, folder: &Path) -> Program {
-        use std::os::unix::fs::PermissionsExt;
         let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("its mode");
+        crate::command::script(&path, script);
         let package = Package::of(name, &folder.to_string_lossy(), &[]);
         Program { package, target: "lib".into(), source: "/p/src/lib.rs".into(), path }
     }
