@@ -20,7 +20,7 @@ const FUZZ_SECONDS: &str = "2";
 /// Runs everything, and shows how long each stage takes, also if one fails.
 ///
 /// # Errors
-/// If a stage fails; later ones do not run.
+/// If a stage fails. Tests run also after tests that have failed, and not after anything else.
 pub(crate) fn test(options: Options, json: bool) -> Result<(), String> {
     let mut stages = Stages::default();
     let mut skipped = Vec::new();
@@ -50,15 +50,16 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     let log = Log::new(options, &tools)?;
     let Groups { together, halves, alone } = tests::divide(&built.tests);
     let (variables, logs) = (&log.variables, &log.folder);
-    // A failure does not keep the other groups from running.
+    // Tests that fail do not keep others from running.
     let first = stages.run("tests of crates", || tests::together(&together, variables, logs));
     let second = stages.run("tests on half of the processors", || tests::in_halves(&halves, variables, logs));
     let third = stages.run("tests of jobs", || tests::one_by_one(&alone, variables, logs));
-    first.and(second).and(third)?;
+    let mut result = first.and(second).and(third);
     if tools.suites.is_some() {
         let nmrun = built.path("netmod-pmi", "bin nmrun")?;
         let folder = nmrun.parent().ok_or("cargo has built nmrun in no folder")?;
-        stages.run("test suites of others", || suite::subsets(folder))?;
+        let suites = stages.run("test suites of others", || suite::subsets(folder));
+        result = result.and(suites);
     }
     let fuzz = built.path("netmod-fuzz", "bin netmod-fuzz")?;
     // Each of these keeps one processor busy.
@@ -82,9 +83,9 @@ fn run_all(options: Options, stages: &mut Stages, skipped: &mut Vec<String>) -> 
     if let Some(machine) = &tools.machine {
         second.push(("virtual machine", Box::new(|| in_machine(machine, &built))));
     }
-    stages.run_rows(vec![first, second])?;
+    result = result.and(stages.run_rows(vec![first, second]));
     skipped.extend(log.skipped()?);
-    Ok(())
+    result
 }
 
 fn in_machine(machine: &Machine, built: &Built) -> Result<(), String> {

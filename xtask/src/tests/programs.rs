@@ -178,12 +178,16 @@ impl Program {
 
     /// Runs it in the same way on some processors, a list for taskset, or on all.
     pub(crate) fn command_on(&self, processors: Option<&str>) -> Command {
-        let mut command = Command::new(&self.path);
+        let mut command = Command::new("env");
+        // Shells have what they start in the background ignore these, and tests send them.
+        command.arg("--default-signal=INT,QUIT");
         if let Some(list) = processors {
-            command = Command::new("taskset");
-            command.args(["-c", list]).arg(&self.path);
+            command.args(["taskset", "-c", list]);
         }
-        command.current_dir(&self.package.folder).env("CARGO_MANIFEST_DIR", &self.package.folder);
+        command
+            .arg(&self.path)
+            .current_dir(&self.package.folder)
+            .env("CARGO_MANIFEST_DIR", &self.package.folder);
         command
     }
 

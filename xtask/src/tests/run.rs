@@ -241,6 +241,21 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_is_started_in_the_background_heeds_interrupts() {
+        let folder = folder("signals");
+        let program = shell("signals", "kill -INT $$; exit 3", &folder);
+        let command = program.command();
+        let status = std::process::Command::new("sh")
+            .args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .status()
+            .expect("a shell");
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(2), "{status}");
+        std::fs::remove_dir_all(folder).expect("the folder goes");
+    }
+
+    #[test]
     fn programs_with_limits_of_time_run_alone() {
         let program = |name: &str, target: &str| Program {
             package: Package::of(name, "/p", &[]),
