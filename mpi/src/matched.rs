@@ -19,6 +19,12 @@ pub(crate) struct Matched {
     core: Arc<CommCore>,
 }
 
+/// A matched message after the start of its receive.
+pub(crate) enum Received {
+    Over(ch3_shim::Status),
+    UnderWay(RawReq),
+}
+
 /// The matched messages of a process.
 pub(crate) type Messages = Table<Message, Matched>;
 
@@ -27,6 +33,15 @@ impl Matched {
     #[cold]
     pub(crate) fn raised(&self, error: Box<MpiError>) -> Box<MpiError> {
         self.core.raised(error)
+    }
+
+    /// Receives the message, if that needs no wait; if not, starts to.
+    pub(crate) fn receive_at_once(self, vci: &mut Vci, mut room: Segment) -> (Received, Arc<CommCore>) {
+        let received = match vci.mrecv_whole(&mut room, self.message) {
+            Ok(status) => Received::Over(status),
+            Err(message) => Received::UnderWay(vci.imrecv_raw(room, message)),
+        };
+        (received, self.core)
     }
 
     /// Starts to receive the message.

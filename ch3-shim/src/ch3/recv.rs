@@ -105,6 +105,30 @@ impl Ch3 {
         }
     }
 
+    /// Moves a message into memory without a request. Returns it if not all of it is here, it does
+    /// not fit, or its sender waits for an answer.
+    pub(crate) fn take_whole(
+        &mut self,
+        io: &mut DevIo<'_>,
+        seg: &mut Segment,
+        msg: Unexpected,
+    ) -> Option<Unexpected> {
+        let data = match &msg.body {
+            Body::Inline(data) => data.as_slice(),
+            Body::Whole(buf) => &buf[..],
+            _ => return Some(msg),
+        };
+        if msg.sreq.is_some() || data.len() > seg.remaining() {
+            return Some(msg);
+        }
+        seg.unpack(RxBytes::from_slice(data));
+        self.discharge(io, &msg);
+        if let Body::Whole(buf) = msg.body {
+            self.reqs.pool.give(buf);
+        }
+        None
+    }
+
     /// Records the message that a receive has matched. Returns the bytes of it that fit.
     #[inline]
     fn fit(&mut self, io: &mut DevIo<'_>, req: ReqId, env: Envelope, len: u64) -> usize {
@@ -302,8 +326,8 @@ impl Ch3 {
         io.core.announce(req);
     }
 
-    /// Handles an eager message that needs no answer: as [`Ch3::eager`], with one look-up of the VC
-    /// if its receive is posted.
+    /// Handles an eager message that needs no answer: as [`Ch3::eager`], with one look-up of the
+    /// VC.
     #[inline]
     pub(super) fn eager_plain(
         &mut self,
@@ -318,13 +342,20 @@ impl Ch3 {
             && !side.flow.out.is_waited_for(credit)
             && side.flow.inc.admit(charge).is_ok()
             && let Some(env) = side.own_envelope(env)
-            && let Some(req) = self.queues.posted.take_match(&env)
         {
             if side.flow.out.is_news(credit) {
                 side.flow.out.granted(credit, None);
             }
-            let due = side.flow.inc.pass(charge);
             let here = rest.take(len as usize);
+            let Some(req) = self.queues.posted.take_match(&env) else {
+                let epoch = side.flow.inc.epoch;
+                if ready {
+                    self.ready_without_receive(&env);
+                }
+                self.eager_unexpected(io, vc, env, len as usize, None, here, epoch);
+                return Ok(here.len());
+            };
+            let due = side.flow.inc.pass(charge);
             if here.len() == len as usize {
                 self.receive_whole(io, req, env, here);
             } else {

@@ -94,7 +94,11 @@ impl Vci {
         let Some(pattern) = self.sought(source, tag, comm)? else {
             return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
         };
-        Ok(self.find(&pattern, !self.ch3.failures.is_empty())?.and_then(|_| self.take_unexpected(&pattern)))
+        if let Some(message) = self.take_unexpected(&pattern) {
+            return Ok(Some(message));
+        }
+        let is_said = !self.ch3.failures.is_empty();
+        Ok(self.miss(&pattern, is_said)?.and_then(|_| self.take_unexpected(&pattern)))
     }
 
     /// Returns what a probe of these arguments looks for; nothing in messages of nobody.
@@ -141,10 +145,10 @@ impl Vci {
         let Some(pattern) = self.sought(source, tag, comm)? else {
             return Ok(Some(Message { env: nobody(), body: None, losses: 0 }));
         };
-        if self.look(&pattern).is_none() {
-            self.look_again(&pattern)?;
+        if let Some(message) = self.take_unexpected(&pattern) {
+            return Ok(Some(message));
         }
-        Ok(self.take_unexpected(&pattern))
+        Ok(self.look_again(&pattern)?.and_then(|_| self.take_unexpected(&pattern)))
     }
 
     /// Progress for a message that is not here yet, and another look.
@@ -157,20 +161,29 @@ impl Vci {
 
     /// Looks for a message. `is_said`: the layer above has said whose messages come in the context.
     fn find(&mut self, pattern: &Pattern, is_said: bool) -> Result<Option<Status>> {
-        if self.ch3.budget.has_wanting() && self.look(pattern).is_none() {
+        if let Some(status) = self.look(pattern) {
+            self.watching.found();
+            return Ok(Some(status));
+        }
+        self.miss(pattern, is_said)
+    }
+
+    /// Notes that a look has found nothing. Returns the message for which there is room by now, if
+    /// it was short of that.
+    fn miss(&mut self, pattern: &Pattern, is_said: bool) -> Result<Option<Status>> {
+        if self.ch3.budget.has_wanting() {
             let now = self.now;
             self.ch3.relieve_for(&mut self.engine.io(now), pattern);
-        }
-        let found = self.look(pattern);
-        if found.is_some() {
-            self.watching.found();
-        } else {
-            self.watching.seeks(*pattern);
-            if is_said || pattern.source() != ANY_SOURCE {
-                self.check_source(pattern)?;
+            if let Some(status) = self.look(pattern) {
+                self.watching.found();
+                return Ok(Some(status));
             }
         }
-        Ok(found)
+        self.watching.seeks(*pattern);
+        if is_said || pattern.source() != ANY_SOURCE {
+            self.check_source(pattern)?;
+        }
+        Ok(None)
     }
 
     /// Works like [`Vci::improbe`], waiting (`MPI_Mprobe`).
@@ -205,6 +218,27 @@ impl Vci {
         RawReq(req)
     }
 
+    /// Receives a matched message into `seg` without a request, if all of it is here and fits, and
+    /// its sender waits for no answer. Returns any other message: [`Vci::imrecv_raw`] serves it.
+    pub fn mrecv_whole(
+        &mut self,
+        seg: &mut Segment,
+        mut msg: Message,
+    ) -> std::result::Result<Status, Message> {
+        let status = msg.status();
+        // A wait for the request of a message of nobody, or in a forked child, has its result.
+        let body = if self.origin.is_here() { msg.body.take() } else { None };
+        let Some(body) = body else { return Err(msg) };
+        let now = self.now;
+        match self.ch3.take_whole(&mut self.engine.io(now), seg, body) {
+            None => {
+                self.flush();
+                Ok(status)
+            }
+            body => Err(Message { body, ..msg }),
+        }
+    }
+
     /// Starts to receive a matched message into a buffer that the device keeps.
     pub fn imrecv(&mut self, mut buf: Vec<u8>, msg: Message) -> super::Request {
         // SAFETY: as in `Vci::irecv`.
@@ -221,8 +255,13 @@ impl Vci {
     pub fn mrecv(&mut self, buf: &mut [u8], msg: Message) -> Result<Status> {
         self.check_origin()?;
         // SAFETY: as in `Vci::recv`.
-        let seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
-        let req = self.imrecv_raw(seg, msg);
-        Guard { dev: self, req }.wait()
+        let mut seg = unsafe { Segment::contig(buf.as_mut_ptr(), buf.len()) };
+        match self.mrecv_whole(&mut seg, msg) {
+            Ok(status) => Ok(status),
+            Err(msg) => {
+                let req = self.imrecv_raw(seg, msg);
+                Guard { dev: self, req }.wait()
+            }
+        }
     }
 }

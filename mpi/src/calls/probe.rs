@@ -1,15 +1,13 @@
 //! Probes, and the reception of messages that they have matched.
 
-use std::sync::Arc;
+use netmod_core::Segment;
 
-use ch3_shim::RawReq;
-
-use crate::comm::{CommCore, CommRef};
+use crate::comm::CommRef;
 use crate::datatype::Buf;
 use crate::error::Result;
 use crate::handle::{Comm, Message, Request};
 use crate::instance::{Mpi, State};
-use crate::matched::{look, take};
+use crate::matched::{Matched, Received, look, take};
 use crate::request::{Ends, Kind};
 use crate::status::Status;
 use crate::target::Target;
@@ -67,8 +65,11 @@ impl Mpi {
     /// # Errors
     /// A bad argument.
     pub fn imrecv(&self, buf: Buf, message: &mut Message) -> Result<Request> {
-        self.with(|s| match begin(s, &buf, message)? {
-            Some((raw, core, ends)) => s.requests.insert(Kind::Recv(raw, CommRef::Held(core), ends)),
+        self.with(|s| match claim(s, &buf, message)? {
+            Some((matched, room, ends)) => {
+                let (raw, core) = matched.receive(&mut s.dev, room);
+                s.requests.insert(Kind::Recv(raw, CommRef::Held(core), ends))
+            }
             None => Ok(Request::FROM_NOBODY),
         })
     }
@@ -78,28 +79,33 @@ impl Mpi {
     /// # Errors
     /// A bad argument; a message that does not fit; a peer that is lost.
     pub fn mrecv(&self, buf: Buf, message: &mut Message) -> Result<Status> {
-        let Some((raw, core, ends)) = self.with(|s| begin(s, &buf, message))? else {
-            return Ok(Status::OF_NOBODY);
+        let begun = self.with(|s| {
+            let Some((matched, room, ends)) = claim(s, &buf, message)? else { return Ok(None) };
+            Ok(Some((matched.receive_at_once(&mut s.dev, room), ends)))
+        })?;
+        let Some(((received, core), ends)) = begun else { return Ok(Status::OF_NOBODY) };
+        let status = match received {
+            Received::Over(status) => Status::of_message(status, &core),
+            Received::UnderWay(raw) => self.wait_raw(raw, &core)?,
         };
-        self.wait_raw(raw, &core).and_then(|status| ends.check(status, &core))
+        ends.check(status, &core)
     }
 }
 
-/// Starts to receive a matched message, whose handle becomes null. `None` for one of nobody.
-fn begin(s: &mut State, buf: &Buf, message: &mut Message) -> Result<Option<(RawReq, Arc<CommCore>, Ends)>> {
-    let State { dev, objects, .. } = s;
+/// Takes a matched message, whose handle becomes null, with the memory for it. `None` for one of
+/// nobody.
+fn claim(s: &mut State, buf: &Buf, message: &mut Message) -> Result<Option<(Matched, Segment, Ends)>> {
+    let objects = &mut s.objects;
     let of_message = |e| match objects.messages.find(*message) {
         Some(matched) => matched.raised(e),
         None => e,
     };
-    let (room, desc) = objects.types.typed_segment(buf).map_err(of_message)?;
-    let ends = Ends::of(desc);
+    let (room, ends) = Ends::of_room(&objects.types, buf).map_err(of_message)?;
     if *message == Message::NO_PROC {
         *message = Message::NULL;
         return Ok(None);
     }
     let matched = objects.messages.remove(*message)?;
     *message = Message::NULL;
-    let (raw, core) = matched.receive(dev, room);
-    Ok(Some((raw, core, ends)))
+    Ok(Some((matched, room, ends)))
 }

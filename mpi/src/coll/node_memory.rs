@@ -43,6 +43,8 @@ pub const MAX_PROCESSES: usize = 256;
 
 /// Looks at a flag before a wait does anything else: they take less time than that.
 const LOOKS: u32 = 64;
+/// The same where processes share cores: the next step is to yield, to whoever is waited for.
+const CROWDED_LOOKS: u32 = 4;
 
 /// Bytes from one word that others wait for to the next: two lines, since processors fetch pairs.
 const LINE: usize = 128;
@@ -397,8 +399,9 @@ impl NodeMemory {
 
     /// Works like [`NodeMemory::posted`], and looks for a while: who posts is often about to.
     #[inline]
-    pub fn soon_posted(&self, lane: Lane, rank: usize, slot: SlotId) -> Option<Posted> {
-        (0..LOOKS).find_map(|_| self.posted(lane, rank, slot))
+    pub fn soon_posted(&self, lane: Lane, rank: usize, slot: SlotId, shares_cores: bool) -> Option<Posted> {
+        let looks = if shares_cores { CROWDED_LOOKS } else { LOOKS };
+        (0..looks).find_map(|_| self.posted(lane, rank, slot))
     }
 
     /// Releases the slots below this one: this process reads nothing of them any more.

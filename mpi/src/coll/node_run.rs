@@ -68,7 +68,7 @@ impl<R: Copy> NodeRun<R> {
         match step {
             Step::AwaitPost { rank, slot } => {
                 let (rank, slot) = (rank as usize, place.slot(slot));
-                let posted = node.soon_posted(lane, rank, slot);
+                let posted = node.soon_posted(lane, rank, slot, wire.shares_cores());
                 let waited = if posted.is_some() && self.nap.is_none() && self.lost.is_empty() {
                     Outcome::Done
                 } else {

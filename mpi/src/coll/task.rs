@@ -347,6 +347,10 @@ impl Wire for Carrier<'_> {
         self.vci.free_raw(req);
     }
 
+    fn shares_cores(&self) -> bool {
+        self.vci.shares_cores()
+    }
+
     fn is_going_to_sleep(&self) -> bool {
         self.vci.is_going_to_sleep()
     }

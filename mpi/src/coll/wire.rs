@@ -40,6 +40,10 @@ pub trait Wire {
     /// Withdraws a receive for which no message comes; it is used up.
     fn withdraw(&mut self, req: Self::Req);
 
+    /// Returns true if there are more processes than cores, so that one that is waited for may need
+    /// the core of this one.
+    fn shares_cores(&self) -> bool;
+
     /// Returns true if the process sleeps next, unless it is kept awake.
     fn is_going_to_sleep(&self) -> bool;
 

@@ -133,6 +133,8 @@ fn probes_find_messages_and_match_them() {
             for tag in [5, 6, 7] {
                 send(mpi, &vec![tag; tag as usize], 0, tag, WORLD).expect("send");
             }
+            // It ends when its message is received.
+            mpi.ssend(ints(&mut [8; 8]), 0, 8, WORLD).expect("ssend");
             return;
         }
         let (found, _) = mpi.iprobe(ANY_SOURCE, 5, WORLD).expect("iprobe");
@@ -153,6 +155,10 @@ fn probes_find_messages_and_match_them() {
         let (mut matched, _) = mpi.mprobe(1, ANY_TAG, WORLD).expect("mprobe");
         let error = mpi.mrecv(ints(&mut room), &mut matched).expect_err("too long");
         assert_eq!((error.class, matched), (Class::TRUNCATE, Message::NULL));
+        let (mut matched, _) = mpi.mprobe(1, 8, WORLD).expect("mprobe");
+        let mut room = [0; 9];
+        let status = mpi.mrecv(ints(&mut room), &mut matched).expect("mrecv");
+        assert_eq!((status.tag, status.count_bytes, room), (8, 32, [8, 8, 8, 8, 8, 8, 8, 8, 0]));
     });
 }
 

@@ -288,6 +288,10 @@ impl Wire for Port<'_> {
         self.net.channels.values_mut().for_each(|c| c.recvs.retain(|(r, _)| *r != req));
     }
 
+    fn shares_cores(&self) -> bool {
+        self.me % 2 == 1
+    }
+
     fn is_going_to_sleep(&self) -> bool {
         self.is_drowsy
     }
