@@ -35,7 +35,7 @@ impl Matched {
         self.core.raised(error)
     }
 
-    /// Receives the message, if that needs no wait; if not, starts to.
+    /// Receives the message if all of it is here; otherwise starts the receive.
     pub(crate) fn receive_at_once(self, vci: &mut Vci, mut room: Segment) -> (Received, Arc<CommCore>) {
         let received = match vci.mrecv_whole(&mut room, self.message) {
             Ok(status) => Received::Over(status),

@@ -47,7 +47,7 @@ pub(crate) fn root() -> PathBuf {
 /// that another thread of the tests starts at that moment, and until its `exec` nobody could run
 /// the file (`ETXTBSY`).
 #[cfg(test)]
-pub(crate) fn script(path: &std::path::Path, text: &str) {
+pub(crate) fn write_script(path: &std::path::Path, text: &str) {
     use std::io::Write as _;
     let mut install = Command::new("install");
     install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(std::process::Stdio::piped());
@@ -70,7 +70,7 @@ mod tests {
                 .map(|_| scope.spawn(|| (0..100).all(|_| Command::new("true").status().is_ok())))
                 .collect();
             for i in 0..100 {
-                script(&path, &format!("exit {i}"));
+                write_script(&path, &format!("exit {i}"));
                 let status = Command::new(&path).status().expect("a script that can be run");
                 assert_eq!(status.code(), Some(i));
             }

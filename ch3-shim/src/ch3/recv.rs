@@ -105,9 +105,9 @@ impl Ch3 {
         }
     }
 
-    /// Moves a message into memory without a request. Returns it if not all of it is here, it does
-    /// not fit, or its sender waits for an answer.
-    pub(crate) fn take_whole(
+    /// Copies a held message into memory without a request. Returns it if it was not complete when
+    /// the probe matched, does not fit, or its sender waits for an answer.
+    pub(crate) fn copy_held(
         &mut self,
         io: &mut DevIo<'_>,
         seg: &mut Segment,
@@ -326,8 +326,8 @@ impl Ch3 {
         io.core.announce(req);
     }
 
-    /// Handles an eager message that needs no answer: as [`Ch3::eager`], with one look-up of the
-    /// VC.
+    /// Handles an eager message that needs no answer: as [`Ch3::eager`], with one look-up of the VC
+    /// if its receive is posted.
     #[inline]
     pub(super) fn eager_plain(
         &mut self,

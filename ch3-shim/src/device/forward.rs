@@ -117,6 +117,7 @@ forward! {
     imrecv_raw(seg: Segment, msg: Message) -> RawReq;
     imrecv(buf: Vec<u8>, msg: Message) -> Request;
     mrecv(buf: &mut [u8], msg: Message) -> Result<Status>;
+    mrecv_whole(seg: &mut Segment, msg: Message) -> std::result::Result<Status, Message>;
 
     wait_raw(req: RawReq) -> Result<Status>;
     test_raw(req: RawReq) -> Result<Option<Status>>;

@@ -168,8 +168,11 @@ impl Vci {
         self.miss(pattern, is_said)
     }
 
-    /// Notes that a look has found nothing. Returns the message for which there is room by now, if
-    /// it was short of that.
+    /// Handles an empty look: lends slots to senders that wait for some, and looks again. If there
+    /// is still nothing, notes the pattern for [`super::watch`]. `is_said`: as in [`Vci::find`].
+    ///
+    /// # Errors
+    /// A source that is lost.
     fn miss(&mut self, pattern: &Pattern, is_said: bool) -> Result<Option<Status>> {
         if self.ch3.budget.has_wanting() {
             let now = self.now;
@@ -218,19 +221,22 @@ impl Vci {
         RawReq(req)
     }
 
-    /// Receives a matched message into `seg` without a request, if all of it is here and fits, and
-    /// its sender waits for no answer. Returns any other message: [`Vci::imrecv_raw`] serves it.
+    /// Receives a matched message into `seg` without a request.
+    ///
+    /// # Errors
+    /// The message itself if it was not complete when the probe matched, does not fit, is one of
+    /// [`PROC_NULL`], or its sender waits for an answer: [`Vci::imrecv_raw`] serves it.
     pub fn mrecv_whole(
         &mut self,
         seg: &mut Segment,
         mut msg: Message,
     ) -> std::result::Result<Status, Message> {
         let status = msg.status();
-        // A wait for the request of a message of nobody, or in a forked child, has its result.
+        // In a forked child the wait for the request that `imrecv_raw` returns says what is wrong.
         let body = if self.origin.is_here() { msg.body.take() } else { None };
         let Some(body) = body else { return Err(msg) };
         let now = self.now;
-        match self.ch3.take_whole(&mut self.engine.io(now), seg, body) {
+        match self.ch3.copy_held(&mut self.engine.io(now), seg, body) {
             None => {
                 self.flush();
                 Ok(status)

@@ -43,7 +43,7 @@ pub const MAX_PROCESSES: usize = 256;
 
 /// Looks at a flag before a wait does anything else: they take less time than that.
 const LOOKS: u32 = 64;
-/// The same where processes share cores: the next step is to yield, to whoever is waited for.
+/// The same where processes share cores: few, since whoever posts may need the core of this one.
 const CROWDED_LOOKS: u32 = 4;
 
 /// Bytes from one word that others wait for to the next: two lines, since processors fetch pairs.
@@ -398,6 +398,7 @@ impl NodeMemory {
     }
 
     /// Works like [`NodeMemory::posted`], and looks for a while: who posts is often about to.
+    /// It is a shorter while if processes share cores.
     #[inline]
     pub fn soon_posted(&self, lane: Lane, rank: usize, slot: SlotId, shares_cores: bool) -> Option<Posted> {
         let looks = if shares_cores { CROWDED_LOOKS } else { LOOKS };

@@ -133,7 +133,7 @@ fn probes_find_messages_and_match_them() {
             for tag in [5, 6, 7] {
                 send(mpi, &vec![tag; tag as usize], 0, tag, WORLD).expect("send");
             }
-            // It ends when its message is received.
+            // Its sender waits for an answer, so that `mrecv` needs a request.
             mpi.ssend(ints(&mut [8; 8]), 0, 8, WORLD).expect("ssend");
             return;
         }

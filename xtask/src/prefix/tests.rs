@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use super::*;
-use crate::command::script;
+use crate::command::write_script;
 
 /// A launcher that prints its options.
 const LAUNCHER: &str = "#!/bin/sh\necho \"nmrun $*\"\n";
@@ -139,7 +139,7 @@ fn compilers_show_their_commands() {
 fn arguments_reach_the_compiler_as_they_are() {
     let place = Place::new("arguments");
     let compiler = place.prefix.join("bin/print");
-    script(&compiler, "printf '%s\\n' \"$@\"");
+    write_script(&compiler, "printf '%s\\n' \"$@\"");
     let compiler = format!("-cc={}", compiler.display());
     let said = place.shown("mpicc", &[&compiler, "-c", "-DX=a \"b\" $c", "*.c", ""], &[]);
     assert_eq!(said, format!("{}\n-c\n-DX=a \"b\" $c\n*.c", place.include()));
@@ -169,8 +169,8 @@ fn compilers_say_why_they_refuse() {
 #[test]
 fn without_the_interface_for_fortran_its_package_is_named() {
     let place = Place::new("fortran");
-    let text = super::script(&MPICH, "fortran").replace("/usr/include/", "/nowhere/");
-    script(&place.prefix.join("bin/mpif90"), &text);
+    let text = script(&MPICH, "fortran").replace("/usr/include/", "/nowhere/");
+    write_script(&place.prefix.join("bin/mpif90"), &text);
     let said = place.refused("mpif90", &["-show"], &[]);
     assert!(said.starts_with("mpif90: ") && said.contains("package libmpich-dev"), "{said}");
 }

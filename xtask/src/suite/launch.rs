@@ -87,7 +87,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("netmod-suite-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let launcher = folder.join("launcher");
-        crate::command::script(&launcher, script);
+        crate::command::write_script(&launcher, script);
         let test = &read("l", line).expect("a line")[0];
         let ended = launch(test, &launcher, &folder, &folder.join("output"), 60).expect("an end");
         std::fs::remove_dir_all(&folder).expect("the folder goes");

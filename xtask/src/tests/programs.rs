@@ -179,7 +179,7 @@ impl Program {
     /// Runs it in the same way on some processors, a list for taskset, or on all.
     pub(crate) fn command_on(&self, processors: Option<&str>) -> Command {
         let mut command = Command::new("env");
-        // Shells have what they start in the background ignore these, and tests send them.
+        // Shells start jobs in the background with these ignored; tests send both.
         command.arg("--default-signal=INT,QUIT");
         if let Some(list) = processors {
             command.args(["taskset", "-c", list]);

@@ -209,7 +209,7 @@ mod tests {
     /// A shell that stands for a program of tests; it ignores the argument `--quiet`.
     fn shell(name: &str, script: &str, folder: &Path) -> Program {
         let path = folder.join(name);
-        crate::command::script(&path, script);
+        crate::command::write_script(&path, script);
         let package = Package::of(name, &folder.to_string_lossy(), &[]);
         Program { package, target: "lib".into(), source: "/p/src/lib.rs".into(), path }
     }
