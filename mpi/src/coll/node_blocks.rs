@@ -25,6 +25,9 @@ pub(super) const HEAD: usize = 8;
 const BATCH: usize = 32;
 /// Bytes of a block for one receiver that is worth a slot of its own.
 const LEAST: usize = 4096;
+/// Longest block for one receiver that passes in slots, in bytes. Two processes copy it there, a
+/// message of its length one.
+const MOST: usize = 128 * 1024;
 /// The number behind all slots of an operation.
 const END: u32 = u16::MAX as u32;
 
@@ -71,6 +74,8 @@ struct Way {
     n: usize,
     /// Slots for the pieces with one number.
     stride: usize,
+    /// Longest block in slots, in bytes.
+    most: usize,
     /// Slots from the one that this process waits for to the first that it does not write yet.
     ahead: u32,
     /// The pieces that this process gives, and those that it takes.
@@ -84,7 +89,8 @@ impl Way {
     /// Every process gives one block, which others may read.
     fn of_one(n: usize) -> Way {
         let (gives, takes) = (Vec::new(), Vec::new());
-        Way { of: 1, n, stride: 1, ahead: AHEAD as u32, gives, takes, given: 0 }
+        let most = PIECES_MAX.min((END as usize - 1) * LONG);
+        Way { of: 1, n, stride: 1, most, ahead: AHEAD as u32, gives, takes, given: 0 }
     }
 
     /// Every process gives a block to each of the others. Pieces of blocks between two processes
@@ -92,7 +98,8 @@ impl Way {
     /// all places of the ring. A full ring of every process, of which each reads a part, does not
     /// stay in the caches.
     fn of_each(n: usize) -> Way {
-        Way { of: (n - 1).max(1) as u16, stride: n | 1, ahead: AHEAD as u32 / 2, ..Way::of_one(n) }
+        let (of, stride) = ((n - 1).max(1) as u16, n | 1);
+        Way { of, stride, most: MOST, ahead: AHEAD as u32 / 2, ..Way::of_one(n) }
     }
 
     fn entry(&self, index: usize) -> Entry {
@@ -101,8 +108,7 @@ impl Way {
 
     /// Returns true if a block goes by a message.
     fn is_message(&self, bytes: usize) -> bool {
-        let most = PIECES_MAX.min((END as usize / self.stride - 1) * LONG);
-        !self.entry(0).holds(bytes) && (self.n == 2 || !(LEAST..=most).contains(&bytes))
+        !self.entry(0).holds(bytes) && (self.n == 2 || !(LEAST..=self.most).contains(&bytes))
     }
 
     /// Returns true if a block follows its entry.

@@ -190,13 +190,24 @@ mod tests {
 
     #[test]
     fn long_blocks_of_more_than_two_processes_run_in_shared_memory() {
-        for (operation, n) in [Operation::Scatter, Operation::Alltoall, Operation::ReduceScatter]
-            .into_iter()
-            .flat_map(|operation| [2, 3, 8].map(|n| (operation, n)))
-        {
-            let setting = Setting { shared: true, ..Setting::unknown(n, Forced::default()) };
-            let told = explain(operation, 1 << 20, n, &setting);
-            assert_eq!(told.candidates[0].name == "shared", n > 2, "{operation:?} of {n}");
+        // Those for one receiver alone only up to a length.
+        for (operation, bytes, is_shared) in [
+            (Operation::ReduceScatter, 1 << 20, true),
+            (Operation::Scatter, 128 << 10, true),
+            (Operation::Alltoall, 128 << 10, true),
+            (Operation::Scatter, (128 << 10) + 1, false),
+            (Operation::Alltoall, (128 << 10) + 1, false),
+        ] {
+            for n in [2, 3, 8] {
+                let setting = Setting { shared: true, ..Setting::unknown(n, Forced::default()) };
+                let told = explain(operation, bytes, n, &setting);
+                let name = told.candidates[0].name;
+                assert_eq!(
+                    name == "shared",
+                    is_shared && n > 2,
+                    "{operation:?} of {n}, {bytes} bytes: {name}"
+                );
+            }
         }
     }
 
