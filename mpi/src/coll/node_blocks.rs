@@ -25,8 +25,8 @@ pub(super) const HEAD: usize = 8;
 const BATCH: usize = 32;
 /// Bytes of a block for one receiver that is worth a slot of its own.
 const LEAST: usize = 4096;
-/// Longest block for one receiver that passes in slots, in bytes. Two processes copy it there, a
-/// message of its length one.
+/// Longest block for one receiver that passes in slots, in bytes. Two processes copy it there; of
+/// a longer message only the receiver makes a copy, where the kernel lets it (a get).
 const MOST: usize = 128 * 1024;
 /// The number behind all slots of an operation.
 const END: u32 = u16::MAX as u32;
